@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 from scalecard.analysis import breakdown
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.records.record import Record, Result, Telemetry
+from scalecard.records.record import Count, Record, Result, Telemetry
 from scalecard.records.strategies import ALL, OURS, SINGLE, Family, Strategy, Untimed
 from scalecard.report.answers import why
 from support.builders import gpu_state, hardware_state, timed
@@ -135,6 +135,46 @@ def test_terms_add_up_to_the_step(measured: Make) -> None:
         "slowest rank": 2,
         "communication": 3,
     }
+
+
+def updated(milliseconds: float) -> Record:
+    return steady(milliseconds, metric="update_time", workload="gpt", devices=1)
+
+
+def test_what_updating_all_parameters_takes_is_told_apart_from_a_small_batch(measured: Make) -> None:
+    """8 ms of one device's 100: of its share of 25 ms, 2 are the update, but each rank takes 8, and so 31 ms."""
+    records = [*of_ddp(local=32, ranks=(32,) * 4, exchange=6), updated(8)]
+    assert terms(measured(records)) == {"compute": 25, "update": 6, "smaller batch": 1, "communication": 3}
+    (finding,) = why.findings(measured(records))
+    assert "is the update of parameters, which no smaller batch makes shorter" in finding.text
+
+
+@pytest.mark.parametrize(("name", "update", "exposed"), [("ZeRO-1", 0, 4), ("FSDP gradients", 0, 4), ("DDP", 6, 4)])
+def test_what_divides_the_update_spends_no_more_on_it_than_its_share(
+    name: str, update: float, exposed: float, measured: Make
+) -> None:
+    """DDP's ranks take 31 ms without exchanging, of which 8 are the update; those that divide it take 25 and 4 more."""
+    others = [record for record in of_ddp(local=31, ranks=(31,) * 4, exchange=4) if record.metric != "step_time"]
+    single = steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong")
+    step = steady(25 + update + exposed, metric="step_time", **WHERE, strategy=name)
+    found = terms(measured([single, *others, updated(8), step]))
+    wanted = {"compute": 25, "update": update, "communication": exposed}
+    assert found == {term: seconds for term, seconds in wanted.items() if seconds}
+
+
+def test_stages_share_the_update(measured: Make) -> None:
+    """Each of four stages updates for 3 ms, together 12 where one device takes 8."""
+    records = [*of_pipeline(30, 30, 30, 30, bubble=2), updated(8)]
+    assert terms(measured(records)) == {"compute": 25, "update": 1, "smaller batch": 4, "bubble": 2}
+
+
+def test_what_is_computed_again_is_no_ideal(measured: Make) -> None:
+    """A quarter of the operations, and of the 92 ms in which one device does not update."""
+    single, *others = of_ddp(local=25, exchange=2)
+    work = [Count(name=name, counted=n, expected=n) for name, n in (("FLOPs", 400.0), ("recomputed FLOPs", 100.0))]
+    found = terms(measured([replace(single, work=work), *others, updated(8)]))
+    assert (found["compute"], found["recomputation"]) == (25 - 5.75, 5.75)
+    assert found["update"] == 6
 
 
 def test_a_step_that_the_host_launches_too_slowly_is_not_blamed_on_the_batch(

@@ -3,16 +3,19 @@
 Of strategies whose devices share the batch (DDP, FSDP, HSDP), b samples on each of n devices:
 
     compute         T(B) B'/(B n)     one device's step over its batch B, for the whole batch B' = n b
-    smaller batch   T(b) - that       one device alone, over b samples; called launching if the host sets its pace
+    recomputation                     what of that is computed again in the backward, by its operations
+    update          V - A B'/(B n)    A: one device's update alone; V: of what each device updates, in proportion
+    smaller batch   T(b) - A - those  one device alone, over b samples; called launching if the host sets its pace
     side by side    mean_r U_r - T(b) the ranks' own steps at the same time, without exchanging anything
     slowest rank    U - mean_r U_r    U: the slowest rank of each round
-    communication   S - U             S: the step. At most what the exchange of DDP's gradients takes alone, and half
+    communication   S - (U - A + V)   S: the step. At most what the exchange of DDP's gradients takes alone, and half
                                       as much again where parameters are gathered twice
 
 Of cut models, from what every stage takes alone and the schedule played with these times (P), of replicas that are cut
 where one of them was timed alone:
 
-    smaller batch   mean over stages of their own time - compute
+    update          mean over stages of their updates - A B'/(B n)
+    smaller batch   mean over stages of their own time - those
     uneven cut      the slowest stage - that mean
     bubble          P - the slowest stage; of an interleaved schedule, which is not played, that of equal stages
 
@@ -34,10 +37,11 @@ from scalecard.records.axes import BASELINE, Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP, OURS, Collective, Division, Family, Schedule, Strategy, Untimed
 
-COMPUTE, SMALLER, LAUNCHING = "compute", "smaller batch", "launching"
+COMPUTE, RECOMPUTED, UPDATE = "compute", "recomputation", "update"
+SMALLER, LAUNCHING = "smaller batch", "launching"
 SHARING, SLOWEST, EXPOSED = "side by side", "slowest rank", "communication"
 UNEVEN, BUBBLE, INPUT, REST = "uneven cut", "bubble", "input", "the rest"
-TERMS = (COMPUTE, SMALLER, LAUNCHING, SHARING, SLOWEST, EXPOSED, UNEVEN, BUBBLE, INPUT, REST)
+TERMS = (COMPUTE, RECOMPUTED, UPDATE, SMALLER, LAUNCHING, SHARING, SLOWEST, EXPOSED, UNEVEN, BUBBLE, INPUT, REST)
 TERMS_OF = {  # of which nothing is known if this was not timed alone
     Untimed.RANKS: (SMALLER, SHARING, SLOWEST, EXPOSED),
     Untimed.THREADS: (SHARING, SLOWEST, EXPOSED),
@@ -114,52 +118,80 @@ def of_strategies(measured: PlatformResults) -> list[Breakdown]:
     return [found for step in steps if (found := _of(step, result, measured))]
 
 
+@dataclass(frozen=True)
+class Ideal:
+    """The `share` of one device's step that is each device's, in seconds; one device's `update` is a part of that step.
+
+    An update of 0 s was not timed.
+    """
+
+    seconds: float
+    error: float | None
+    update: float
+    share: float
+
+    @property
+    def of_work(self) -> float:
+        """Without the update, which does not become shorter with the batch."""
+        return self.seconds - self.share * self.update
+
+    def beyond(self, time: float, update: float, error: float | None, *, launching: bool = False) -> list[Term]:
+        """What a device that computes so long, of which so long an update, takes beyond it."""
+        known = update if self.update else 0.0
+        smaller = Term(LAUNCHING if launching else SMALLER, time - known - self.of_work, _both(error, self.error))
+        return [*([Term(UPDATE, known - self.share * self.update)] if self.update else []), smaller]
+
+
 def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
     single = step_records.single(result, step.text("workload"))
     if single is None:
         return None
     kind = strategies.of(step.case["strategy"])
     share = step.integer("units") / single.integer("units") / step.integer("devices")
-    compute = Term(COMPUTE, share * single.median, _half(single, share))
-    found, untimed = _terms(kind, step, result, compute)
-    terms = [compute, *found]
+    update = result.find("update_time", workload=step.case["workload"])
+    ideal = Ideal(share * single.median, _half(single, share), update.median if update else 0.0, share)
+    again = ideal.of_work * step_records.recomputed_share(single)
+    found, untimed = _terms(kind, step, result, ideal)
+    terms = [Term(COMPUTE, ideal.seconds - again, ideal.error), *([Term(RECOMPUTED, again)] if again else []), *found]
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
     return Breakdown(step, [*terms, *_input(step, measured)], (*untimed, *kind.untimed))
 
 
-def _terms(kind: Strategy, step: Record, result: Result, compute: Term) -> tuple[list[Term], tuple[Untimed, ...]]:
+def _terms(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> tuple[list[Term], tuple[Untimed, ...]]:
     """What a step takes beyond its share of the computing, or what should have been timed alone to tell."""
     if kind.family is Family.DATA:
-        found, lacking = _of_ranks(kind, step, result, compute), Untimed.RANKS
+        found, lacking = _of_ranks(kind, step, result, ideal), Untimed.RANKS
     elif kind.schedule is Schedule.INTERLEAVED:
-        found, lacking = _of_interleaved(kind, step, result, compute), Untimed.STAGES
+        found, lacking = _of_interleaved(kind, step, result, ideal), Untimed.STAGES
     elif Division.STAGES in kind.divides:
-        found, lacking = _of_cut(kind, step, result, compute), Untimed.STAGES
+        found, lacking = _of_cut(kind, step, result, ideal), Untimed.STAGES
     else:
         return [], ()
     return found, () if found else (lacking,)
 
 
-def _of_ranks(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+def _of_ranks(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> list[Term]:
     """Of what shares its batch as DDP does; nothing if DDP, or one device with as few samples, was not measured."""
     local = _local(result, step)
     if local is None:
         return []
     time, error, launching = local
-    smaller = Term(LAUNCHING if launching else SMALLER, time - compute.seconds, _both(error, compute.error))
+    update = ideal.update * kind.updated_share(step.integer("devices"), step.integer("nodes", 1))
+    saved = ideal.update - update
+    found = ideal.beyond(time - saved, update, error, launching=launching)
     if not kind.on_ranks:
-        return [smaller]
+        return found
     case: Case = {**step_records.place(step), "strategy": DDP.name}
     slowest = result.find("unsynchronised_time", **case)
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     if not (slowest and own):
         return []
     middle = mean(record.median for record in own)
-    exchange, exposed = result.find("exchange_time", **case), step.median - slowest.median
+    exchange, exposed = result.find("exchange_time", **case), step.median - (slowest.median - saved)
     if exchange:
         exposed = max(0.0, min(exposed, _exchanges(kind, step.text("precision", BASELINE)) * exchange.median))
     return [
-        smaller,
+        *found,
         Term(SHARING, middle - time, _both(_half(own[0]), error)),
         Term(SLOWEST, slowest.median - middle, of_differences(slowest, _mean_of(own)), _always_slowest(own)),
         Term(EXPOSED, exposed, of_differences(step, slowest)),
@@ -192,23 +224,23 @@ def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | N
     return low.median + weight * (high.median - low.median), _half(high), low.launch_bound
 
 
-def _of_cut(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+def _of_cut(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> list[Term]:
     """Of pipelines and model parallelism, also as a replica: from their stages alone; nothing of what has none."""
     where = _replica(kind, step)
     played = result.find("played_time", strategy=OURS[kind.schedule].name, **where)
     stages = _stages(kind, where, result)
     if not (played and stages):
         return []
-    busy, error = [seconds for _, seconds in stages], _half(played)
+    busy, error = [seconds + update for _, seconds, update in stages], _half(played)
     middle = mean(busy)
     return [
-        Term(SMALLER, middle - compute.seconds, _both(error, compute.error)),
+        *ideal.beyond(middle, mean(update for _, _, update in stages), error),
         Term(UNEVEN, max(busy) - middle, error),
         Term(BUBBLE, played.median - max(busy), error),
     ]
 
 
-def _of_interleaved(kind: Strategy, step: Record, result: Result, compute: Term) -> list[Term]:
+def _of_interleaved(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> list[Term]:
     """Of v stages on each of p devices, from as many stages as devices: together, they compute the same.
 
     The bubble is that of equal stages, (p - 1)/v of what one device computes of a micro-batch. Source: Narayanan et
@@ -217,13 +249,14 @@ def _of_interleaved(kind: Strategy, step: Record, result: Result, compute: Term)
     stages = _stages(kind, _replica(kind, step), result)
     if not stages:
         return []
-    both = [record for record, _ in stages]
+    both = [record for record, _, _ in stages]
     num_micro = step.integer("batch_size") / both[0].integer("split_size")
     bubbles = (len(stages) - 1) / (Schedule.INTERLEAVED.stages_each * num_micro)
     together = _both(*map(_half, both))
     error = None if together is None else together / len(stages)
+    update = mean(update for _, _, update in stages)
     return [
-        Term(SMALLER, mean(seconds for _, seconds in stages) - compute.seconds, _both(error, compute.error)),
+        *ideal.beyond(mean(seconds for _, seconds, _ in stages) + update, update, error),
         Term(BUBBLE, bubbles * mean(record.median for record in both), None if error is None else bubbles * error),
     ]
 
@@ -239,8 +272,8 @@ def _replica(kind: Strategy, step: Record) -> Case:
     return {**case, "devices": kind.replica_devices, "nodes": None, "batch_size": whole // replicas}
 
 
-def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, float]]:
-    """Each stage's forwards and backwards, by micro-batches if the step has any, and their seconds with its update."""
+def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, float, float]]:
+    """Each stage's forwards and backwards, by micro-batches if the step has any, their seconds, and its update's."""
     both = result.select("stage_time", **where, part="forward and backward")
     sizes = sorted({record.integer("split_size") for record in both})
     if not sizes:
@@ -249,7 +282,7 @@ def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, f
     place = {axis: where[axis] for axis in ("workload", "devices")}  # an update knows nothing of the batch
     update = {record.case["stage"]: record.median for record in result.select("stage_time", **place, part="update")}
     own = [record for record in both if record.case["split_size"] == size]
-    return [(record, record.median + update.get(record.case["stage"], 0.0)) for record in own]
+    return [(record, record.median, update.get(record.case["stage"], 0.0)) for record in own]
 
 
 def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:

@@ -48,6 +48,12 @@ def operations_each(alone: Record | None) -> float:
     return flops / alone.integer("units") if alone and flops else 0.0
 
 
+def recomputed_share(alone: Record) -> float:
+    """Of one device's step, the share of its operations that it does again in the backward."""
+    flops = counted(alone, "FLOPs")
+    return (counted(alone, "recomputed FLOPs") or 0.0) / flops if flops else 0.0
+
+
 def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
     """A step with each option of DDP, by its name, and what takes the step apart."""
     records = result.select("step_time", workload=model, nodes=nodes)

@@ -23,10 +23,12 @@ TOGETHER = (  # in one figure: the first has the first colour, and so on
     ("strong", "weak"),
     ("all-reduce", "all-gather", "all-to-all"),
     ("forward", "backward"),
+    ("compute", "communication", "smaller batch", "bubble", "side by side", "slowest rank", "update", "the rest"),
 )
 FIXED = {
     **{strategy.name: strategy.colour for strategy in ALL},
     **{"": 0, "on those above": 0, "alone": 4, "ideal": 7},
+    **{"recomputation": 0, "launching": 2, "uneven cut": 4, "input": 5},  # terms of a step that are not together
     **{label: place for group in TOGETHER for place, label in enumerate(group)},
 }
 GREYS = ("#7f7f7f", "#a9a9a9", "#5f5f5f", "#c4c4c4", "#949494")  # of platforms that nobody asked to see

@@ -194,7 +194,7 @@ def _strategies(setup: Setup) -> Need:
         precision = widest if own["precision"] == "auto" else own["precision"]
         wanted = product(setup["precision"], setup["checkpointing"])
         others = sum(one != (precision, own["checkpointing"]) for one in wanted)
-        need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 1)
+        need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 2)
         if not setup.headline:
             need += _largest(1) + Need(variants=CHECKPOINTS, trials=CHECKPOINTS + 1, launches=1)
         for layout in setup.launch_layouts:
@@ -249,7 +249,11 @@ def _tuning(setup: Setup) -> Need:
     ladders = loads * (1 + (setup.devices > 1 and not setup.headline))
     compiled = 3 * ("compile" in setup["rungs"])
     further = 0 if setup.headline else setup.len("accumulation")
-    usual, larger = 2 * ladders * (setup.len("rungs") + further), 2 * loads * factors
+    # What is in bf16 from the beginning, as it is where a GPU has it, has one rung less.
+    recipes = [values.get("recipe", {}) for values in setup["workloads"].values()]
+    fewer = sum(one.get("precision") in ("bf16", "auto") for one in recipes) * ("bf16" in setup["rungs"])
+    rungs = ladders * (setup.len("rungs") + further) - ladders // loads * fewer
+    usual, larger = 2 * rungs, 2 * loads * factors
     tried = UNITS["trials"] * 2 * usual + UNITS["compilations"] * ladders * compiled
     rounds = WITH_FEWEST_ROUNDS["variants"] * usual
     need = _whole(usual) + Need(

@@ -134,6 +134,13 @@ class Strategy:
         whole = (one for one in self.collectives if one.among is not Among.REPLICAS)
         return [one for one in whole if one.payload is not Payload.ACTIVATIONS]
 
+    def updated_share(self, devices: int, nodes: int) -> float:
+        """Of all parameters, the share that each of so many devices updates where they divide the batch."""
+        if Division.SHARDS in self.divides:
+            return (nodes if Division.REPLICAS in self.divides else 1) / devices
+        divided = any(one.payload is Payload.UPDATED for one in self.collectives)
+        return 1 / devices if divided else 1.0
+
     def times(self, collective: Collective) -> int:
         """How often a step exchanges all parameters or gradients in this way."""
         return sum(one.times for one in self.weight_collectives if one.collective is collective)

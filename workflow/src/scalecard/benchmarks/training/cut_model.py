@@ -24,7 +24,7 @@ from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
 from scalecard.records.record import Check
 from scalecard.workloads import reference
 from scalecard.workloads.nested import doubled, flipped, leaves, mapped, rows
-from scalecard.workloads.recipe import autocast_forward
+from scalecard.workloads.recipe import OptimizerSettings, autocast_forward
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import HOST, Workload
@@ -212,10 +212,9 @@ def forwards(stage: int, device: Device, staged: CutWorkload, *, num_micro: int)
     return Subject(work=partial(alone.forward, num_micro), prove=prove, expected=counts, module=alone.stage)
 
 
-def update(stage: int, device: Device, staged: CutWorkload) -> Subject:
-    """The update of the stage's parameters."""
-    optimizer = staged.workload.optimizer_settings
-    alone = UpdateAlone(staged.stage(stage), device, optimizer=optimizer)
+def update(module: nn.Module, device: Device, optimizer: OptimizerSettings) -> Subject:
+    """The update of the parameters of a stage, or of the whole model."""
+    alone = UpdateAlone(module, device, optimizer=optimizer)
 
     def prove() -> Iterator[Check]:
         plain = [p.detach().clone() for p in alone.parameters]

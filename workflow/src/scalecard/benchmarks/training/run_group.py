@@ -94,8 +94,10 @@ class Group:
 
     def _axes(self, strategy: StrategyBuilder, scaling: str, at: Setting) -> Case:
         batch: Case = {"scaling": scaling, "batch_size": at.workload.batch_size}
+        if not strategy.of_batch:
+            return strategy.axes
         if strategy.metric == STAGE:
-            return {**({**batch, "split_size": at.split_size} if strategy.of_batch else {}), **strategy.axes}
+            return {**batch, "split_size": at.split_size, **strategy.axes}
         return {"strategy": strategy.kind.name, **batch, **self._counted(at.workload.batch_size), **strategy.axes}
 
     def _counted(self, size: int) -> Case:

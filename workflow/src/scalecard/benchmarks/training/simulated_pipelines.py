@@ -39,7 +39,7 @@ def subject(part: str, stage: int, devices: Sequence[Device], num_micro: int, st
         size = staged.crossing(stage, devices[stage].torch)
         return copies.subject_on_link(link, staged.workload.seed, size)
     if part == UPDATE:
-        return update(stage, devices[stage], staged)
+        return update(staged.stage(stage), devices[stage], staged.workload.optimizer_settings)
     work = forwards if part == FORWARD else gradients
     return work(stage, devices[stage], staged, num_micro=num_micro)
 

@@ -6,10 +6,10 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut
+from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut, update
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import parts
-from scalecard.benchmarks.training.strategy import LOCAL, CannotBe, StrategyBuilder, trained
+from scalecard.benchmarks.training.strategy import LOCAL, UPDATE, CannotBe, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.model_parallel import ModelParallel
@@ -20,7 +20,7 @@ from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, OUR_1F1B
 from scalecard.workloads.nested import Tree, leaves, rows, sizes
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
-from scalecard.workloads.workload import Workload
+from scalecard.workloads.workload import HOST, Workload
 
 NORM_BYTES = 4  # of the squared norm of a stage's gradients
 ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
@@ -65,15 +65,23 @@ OURS = {name: _scheduled(schedule) for name, schedule in SCHEDULES.items()}
 
 
 def strategies(devices: Sequence[Device], *, stages: bool = True) -> Iterator[StrategyBuilder]:
-    """Those that use all of these devices, and their `stages` alone; of one device also steps over smaller batches."""
+    """Those that use all of these devices, and their `stages` alone.
+
+    Of one device also steps over smaller batches, and the update by itself.
+    """
     if len(devices) == 1:
         yield StrategyBuilder(SINGLE, partial(subject, WHOLE, devices))
         yield StrategyBuilder(SINGLE, partial(subject, WHOLE, devices), metric=LOCAL)
+        yield StrategyBuilder(SINGLE, partial(_update, devices[0]), metric=UPDATE, of_batch=False)
         return
     yield StrategyBuilder(DATA_PARALLEL, partial(_data_parallel, devices))
     for kind, form in {MODEL_PARALLEL: IN_STAGES, OUR_GPIPE: OURS["gpipe"], OUR_1F1B: OURS["1f1b"]}.items():
         yield StrategyBuilder(kind, partial(_balanced, form, devices))
     yield from parts(devices) if stages else ()
+
+
+def _update(device: Device, _references: References, at: Setting) -> Subject:
+    return update(at.workload.network(HOST), device, at.workload.optimizer_settings)
 
 
 def _balanced(form: InProcess, devices: Sequence[Device], references: References, at: Setting) -> Subject:

@@ -17,7 +17,8 @@ from scalecard.records.record import Check
 from scalecard.records.strategies import Strategy
 from scalecard.workloads.workload import Workload
 
-STEP, LOCAL, UNSYNCHRONISED, EXCHANGE = "step_time", "local_time", "unsynchronised_time", "exchange_time"
+STEP, LOCAL, UPDATE = "step_time", "local_time", "update_time"
+UNSYNCHRONISED, EXCHANGE = "unsynchronised_time", "exchange_time"
 
 
 class CannotBe(ValueError):

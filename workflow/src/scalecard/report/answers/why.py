@@ -27,6 +27,8 @@ from scalecard.report.sections.strategies import with_recipe
 from scalecard.report.table import EMPTY, Cell, Table
 
 IS = {
+    breakdown.RECOMPUTED: "computing again in the backward what checkpointing has not kept",
+    breakdown.UPDATE: "the update of parameters, which no smaller batch makes shorter",
     breakdown.SMALLER: "computing less efficiently on a smaller batch",
     breakdown.LAUNCHING: "launching: the host sets the pace",
     breakdown.SHARING: "devices that slow each other down when all compute at once",
@@ -37,6 +39,8 @@ IS = {
     breakdown.INPUT: "waiting for input",
 }
 REDUCED_BY = {
+    breakdown.RECOMPUTED: "less checkpointing, where the memory allows it,",
+    breakdown.UPDATE: "ZeRO-1 or FSDP, which divide it, or a larger batch per device",
     breakdown.SMALLER: "a larger batch per device",
     breakdown.LAUNCHING: "a larger batch per device, torch.compile or CUDA graphs",
     breakdown.SHARING: "more power or memory bandwidth, or more of the host's cores",
@@ -46,6 +50,7 @@ REDUCED_BY = {
     breakdown.BUBBLE: "more micro-batches",
     breakdown.INPUT: "more workers, or less work per sample",
 }
+HATCHED = {breakdown.REST: "///", breakdown.RECOMPUTED: "..."}
 
 
 def plot(measured: PlatformResults) -> Figure:
@@ -77,7 +82,7 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
     for name in breakdown.TERMS:
         widths = [max(0.0, each.of(name)) for each in found]
         if any(widths):
-            hatch = "///" if name == breakdown.REST else ""
+            hatch = HATCHED.get(name, "")
             fill, edge = ("none", style.colour(name)) if hatch else (style.colour(name), "none")
             look: dict[str, Any] = {"color": fill, "edgecolor": edge, "hatch": hatch, "height": 0.62}
             for patch, each in zip(axes.barh(places, widths, left=starts, label=name, **look), found, strict=True):
