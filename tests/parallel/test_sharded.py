@@ -1,9 +1,12 @@
 """What is divided over ranks, on one rank: the proofs of `strategies` have several."""
 
+from typing import Any
+
 import pytest
 import torch
 from scalecard.parallel import sharded
 from torch import nn
+from torch.distributed.fsdp import CPUOffloadPolicy
 
 
 def test_what_nobody_divided_is_whole() -> None:
@@ -34,3 +37,12 @@ def test_the_rows_of_what_is_gathered_are_padded_to_the_ranks(
 def test_a_plan_that_the_model_cannot_follow_is_refused(plan: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sharded.divided(nn.Sequential(nn.Linear(2, 2)), plan, mesh=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_shards_stay_in_the_hosts_memory_if_they_are_asked_to(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That they do on GPUs is checked once they were timed, and tried on pretended ones."""
+    given = list[Any]()
+    monkeypatch.setattr(sharded, "fully_shard", lambda module, **options: given.append(options.get("offload_policy")))
+    sharded.sharded(nn.Sequential(nn.Linear(2, 2)), [], mesh=None, parameters=True, on_host=on_host)  # type: ignore[arg-type]
+    assert [isinstance(policy, CPUOffloadPolicy) for policy in given] == [on_host]

@@ -49,6 +49,7 @@ TERMS_OF = {  # of which nothing is known if this was not timed alone
     Untimed.STAGES: (SMALLER, UNEVEN, BUBBLE),
     Untimed.STAGE_PAIRS: (UNEVEN,),
     Untimed.REPLICAS: (SLOWEST, EXPOSED),
+    Untimed.HOST: (UPDATE,),
 }
 UNEXPLAINED = 0.05
 ALWAYS = 0.9  # of the rounds, in which one rank is the slowest: then it is named,
@@ -179,6 +180,8 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> lis
     update = ideal.update * kind.updated_share(step.integer("devices"), step.integer("nodes", 1))
     saved = ideal.update - update
     found = ideal.beyond(time - saved, update, error, launching=launching)
+    if Untimed.HOST in kind.untimed:  # which one device does not do
+        found = [term for term in found if term.name != UPDATE]
     if not kind.on_ranks:
         return found
     case: Case = {**step_records.place(step), "strategy": DDP.name}

@@ -214,7 +214,7 @@ def _on_ranks(ranks: int, divisible: bool) -> int:
     """Strategies of so many ranks; tensor parallelism, from four ranks on also of replicas, needs layers to divide."""
     if ranks == 1:
         return 1
-    return (8 + 2 * divisible) if ranks >= 4 else (7 + divisible)
+    return (9 + 2 * divisible) if ranks >= 4 else (8 + divisible)
 
 
 def _whole(strategies: float) -> Need:
@@ -249,11 +249,10 @@ def _tuning(setup: Setup) -> Need:
     ladders = loads * (1 + (setup.devices > 1 and not setup.headline))
     compiled = 3 * ("compile" in setup["rungs"])
     further = 0 if setup.headline else setup.len("accumulation")
-    # What is in bf16 from the beginning, as it is where a GPU has it, has one rung less.
     recipes = [values.get("recipe", {}) for values in setup["workloads"].values()]
-    fewer = sum(one.get("precision") in ("bf16", "auto") for one in recipes) * ("bf16" in setup["rungs"])
-    rungs = ladders * (setup.len("rungs") + further) - ladders // loads * fewer
-    usual, larger = 2 * rungs, 2 * loads * factors
+    in_bf16 = sum(one.get("precision") in ("bf16", "auto") for one in recipes)  # from the beginning, on GPUs
+    needless = ladders // loads * in_bf16 * len({"bf16", "tf32"} & set(setup["rungs"]))
+    usual, larger = 2 * (ladders * (setup.len("rungs") + further) - needless), 2 * loads * factors
     tried = UNITS["trials"] * 2 * usual + UNITS["compilations"] * ladders * compiled
     rounds = WITH_FEWEST_ROUNDS["variants"] * usual
     need = _whole(usual) + Need(

@@ -5,14 +5,14 @@ They are clipped by their global norm |g|, over all parameters on all devices: g
 Source: Pascanu, Mikolov and Bengio, On the Difficulty of Training Recurrent Neural Networks, ICML 2013.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
@@ -35,9 +35,19 @@ def no_sync(module: nn.Module) -> Iterator[None]:
 
 def squared_norm(optimizer: torch.optim.Optimizer) -> Tensor:
     """Of the gradients of all its parameters, a scalar; of what is divided over ranks, of all of it: all take part."""
-    norms = [get_total_norm([p.grad for p in group if p.grad is not None]) for group in _by_mesh(optimizer)]
-    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-    return torch.stack(whole).square().sum()
+    groups = [[p.grad for p in group if p.grad is not None] for group in _by_mesh(optimizer)]
+    return torch.stack([_norm(gradients) for gradients in groups]).square().sum()
+
+
+def _norm(gradients: Sequence[Tensor]) -> Tensor:
+    """Of all their values on all ranks; the squares of shards in the host's memory are added up on the device."""
+    first = gradients[0]
+    if isinstance(first, DTensor) and first.device.type != first.device_mesh.device_type:
+        local = get_total_norm([each.to_local() for each in gradients if isinstance(each, DTensor)])
+        squared = local.square().to(first.device_mesh.device_type)
+        return DTensor.from_local(squared, first.device_mesh, [Partial()]).full_tensor().sqrt().to(first.device)
+    norm = get_total_norm(gradients)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def clip(optimizer: torch.optim.Optimizer, squared: Tensor, max_norm: float) -> None:

@@ -2,7 +2,8 @@
 
     fully_shard        each rank keeps 1/n of every parameter, gradient and optimiser state; whole parameters are
                        gathered block by block, and gradients reduced and scattered: in bf16 parameters are gathered
-                       in bfloat16, and gradients reduced in float32
+                       in bfloat16, and gradients reduced in float32. With an offload policy what each rank keeps is in
+                       the host's memory, comes to the device to be gathered, and is updated on the host
     ZeroRedundancyOptimizer
                        each rank keeps the optimiser's states of some parameters, and updates and broadcasts those
     parallelize_module rank r keeps a share of a layer's outputs ("column") or inputs ("row"), and of no other layer
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -29,19 +30,28 @@ STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwisePara
 
 
 def sharded(
-    model: nn.Module, blocks: Sequence[nn.Module], mesh: DeviceMesh, *, parameters: bool, bf16: bool = False
+    model: nn.Module,
+    blocks: Sequence[nn.Module],
+    mesh: DeviceMesh,
+    *,
+    parameters: bool,
+    bf16: bool = False,
+    on_host: bool = False,
 ) -> nn.Module:
     """The model, sharded in place block by block; with two dimensions over the second, and replicated over the first.
 
     A model on the host is moved as it is sharded, so that a device holds no more than a block of it at a time.
     With `parameters`, whole ones are freed after a block's forward and gathered again for its backward. With `bf16`
     everything but the sums of gradients, the update and batch normalisation, which is gathered by itself, is in
-    bfloat16, and not products alone, as with autocast.
+    bfloat16, and not products alone, as with autocast. With `on_host` shards stay in the host's memory.
     """
+    options: dict[str, Any] = {"offload_policy": CPUOffloadPolicy()} if on_host else {}
     apart = _normalisations(model) if bf16 else []
     for module in dict.fromkeys([*apart, *blocks, model]):
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if bf16 and module not in apart else None
-        fully_shard(module, mesh=mesh, reshard_after_forward=parameters, mp_policy=policy or MixedPrecisionPolicy())
+        fully_shard(
+            module, mesh=mesh, reshard_after_forward=parameters, mp_policy=policy or MixedPrecisionPolicy(), **options
+        )
     return model
 
 
@@ -123,4 +133,11 @@ def divided(model: nn.Module, plan: Mapping[str, str], mesh: DeviceMesh) -> nn.M
 
 def whole(tensors: Iterable[Tensor]) -> list[Tensor]:
     """What is divided, put together on every rank, in the host's memory; all of them take part."""
-    return [tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+    return [_whole(tensor) if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+
+
+def _whole(tensor: DTensor) -> Tensor:
+    """By way of the device, if its shards are in the host's memory: the device's group exchanges no others."""
+    mesh, place = tensor.device_mesh, tensor.placements
+    here = tensor.to_local().to(mesh.device_type)
+    return DTensor.from_local(here, mesh, place, shape=tensor.shape, stride=tensor.stride()).full_tensor().cpu()

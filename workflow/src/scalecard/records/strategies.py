@@ -94,6 +94,7 @@ class Untimed(Enum):
     STAGES = auto()  # at the micro-batches of the step
     STAGE_PAIRS = auto()  # those that an interleaved schedule puts on one device
     REPLICAS = auto()  # what they exchange, and how long they wait for the slowest
+    HOST = auto()  # copies from and to its memory, and the update that its cores do
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +185,14 @@ FSDP_GRADIENTS = Strategy(
 FSDP_PARAMETERS = Strategy(
     name="FSDP parameters", on_ranks=True, divides=(Division.SHARDS,), collectives=_sharded(2), colour=1
 )
+FSDP_OFFLOAD = Strategy(  # whose shards, gradients and states are in the host's memory, and are updated there
+    name="FSDP offload",
+    on_ranks=True,
+    divides=(Division.SHARDS,),
+    collectives=_sharded(2),
+    untimed=(Untimed.HOST,),
+    colour=4,
+)
 HSDP = Strategy(  # a node is a replica, whose devices have a shard each
     name="HSDP",
     on_ranks=True,
@@ -244,7 +253,7 @@ OTHER_RECIPE = {
 }
 ALL = (
     SINGLE,
-    *(DATA_PARALLEL, DDP, ZERO_1, FSDP_GRADIENTS, FSDP_PARAMETERS, HSDP),
+    *(DATA_PARALLEL, DDP, ZERO_1, FSDP_GRADIENTS, FSDP_PARAMETERS, FSDP_OFFLOAD, HSDP),
     *(MODEL_PARALLEL, OUR_GPIPE, OUR_1F1B, TORCH_GPIPE, TORCH_1F1B, TORCH_INTERLEAVED),
     *(TENSOR_PARALLEL, DATA_X_TENSOR, DATA_X_PIPELINE, HYBRID),
 )

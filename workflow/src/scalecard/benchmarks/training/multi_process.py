@@ -13,15 +13,18 @@ from scalecard.benchmarks.training.library_pipelines import pipeline, suits
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
 from scalecard.distributed.context import RankContext
-from scalecard.measuring.case_variant import Subject
+from scalecard.measuring.case_variant import Subject, local
 from scalecard.parallel import sharded
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.device_mesh import mesh
 from scalecard.parallel.step import Step, state_of
 from scalecard.records import strategies as kinds
+from scalecard.records.record import Check
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
+
+ON_HOST = "on a CPU everything is in the host's memory already"
 
 
 def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
@@ -33,7 +36,7 @@ def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
     yield StrategyBuilder(kinds.DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
     yield StrategyBuilder(kinds.DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
     yield StrategyBuilder(kinds.ZERO_1, partial(_zero_1, ctx))
-    for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS):
+    for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS, kinds.FSDP_OFFLOAD):
         yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
         yield StrategyBuilder(kinds.HSDP, partial(_fsdp, kinds.HSDP, ctx, replicas=ctx.layout.nodes))
@@ -92,7 +95,9 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
 
 def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
-    workload = at.workload
+    workload, on_host = at.workload, kind is kinds.FSDP_OFFLOAD
+    if on_host and ctx.device.type == "cpu":
+        raise CannotBe(ON_HOST)
     model = workload.with_precision("float32").network(HOST)
     try:
         cut_model.blocks_of(workload, model)  # CannotBe if they do not have all of its parameters
@@ -108,11 +113,19 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     own = sharded.local_shards(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
     freed = times > 1  # after the forward
-    module = sharded.sharded(model, blocks, mesh(ctx, replicas), parameters=freed, bf16=workload.in_bf16)
+    ranks_of = mesh(ctx, replicas)
+    module = sharded.sharded(model, blocks, ranks_of, parameters=freed, bf16=workload.in_bf16, on_host=on_host)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
         counts["collective bytes"] = len(workload.micro_batch_sizes(at.shares()[0])) * times * gathered + reduced
-    return _data_parallel(ctx, references, at, model, module, counts)
+    more = {"after": partial(_on_device, model)} if on_host else {}
+    return _data_parallel(ctx, references, at, model, module, counts, **more)
+
+
+def _on_device(model: nn.Module) -> Iterator[Check]:
+    """Nothing of what is kept in the host's memory is."""
+    found = sum(here.nbytes for here in map(local, trainable(model)) if here.device.type != "cpu")
+    yield Check(name="bytes of shards on the device", dtype="float32", difference=float(found), tolerance=0.0)
 
 
 def _data_parallel(

@@ -32,6 +32,7 @@ from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, Workload
 
 OWN = "the workload's own optimiser says itself whether it is fused"
+NO_FLOAT32 = "in bf16 there are no products of float32 to be rounded"
 LEFT_OUT = "left out of `rungs` in config.yaml"
 MORE = "the largest batch that is tried: larger ones may fit as well"
 ON_FEW = "proven on a few samples alone: the memory is too small for a plain loop over the batch that is timed"
@@ -242,6 +243,8 @@ class Ladder:
         wanted = {rung: cannot(rung, self.ctx.device, model, self.ctx.world_size) for rung in self.wanted}
         if self.workload.recipe.optimizer == "own":
             wanted |= {"fused": OWN} if "fused" in wanted else {}
+        if "bf16" in self.base:
+            wanted |= {"tf32": NO_FLOAT32} if "tf32" in wanted else {}
         every = {**wanted, **{rung: LEFT_OUT for rung in RUNGS if rung not in wanted}}
         return {rung: reason for rung, reason in every.items() if rung not in self.base}
 

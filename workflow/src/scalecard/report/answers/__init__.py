@@ -20,6 +20,7 @@ PARTS = {  # of a step, as they are called where they are not timed alone
     Untimed.STAGES: "stages at such micro-batches",
     Untimed.STAGE_PAIRS: "two stages on each device",
     Untimed.REPLICAS: "replicas with what they exchange",
+    Untimed.HOST: "copies from and to the host's memory with its update",
 }
 
 
