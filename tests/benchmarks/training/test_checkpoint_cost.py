@@ -59,7 +59,7 @@ def test_every_way_is_proven_by_what_is_loaded_and_leaves_nothing(
         ("checkpoint_size", "asynchronous"),
     }
     checks = {check.name for record in records for check in record.checks}
-    assert {"loaded after a checkpoint", "size of a checkpoint", "written by the thread that trains"} < checks
+    assert {"loaded after a checkpoint", "missing of a checkpoint's size", "written by the thread that trains"} < checks
     none, beside = (one for one in records if one.metric == "steps_time")
     assert none.case["steps"] == beside.case["steps"]
     assert {count.name: count.counted for count in beside.work} == {count.name: count.counted for count in none.work}
@@ -125,11 +125,11 @@ def test_without_room_nothing_is_saved(
     (tmp_path / "file").write_text("")
     (record,) = measure(tmp_path / "file")
     assert (record.status, record.metric) == ("skipped", "save_time")
-    assert record.note.startswith("data_dir has room for 0 bytes, and 3 checkpoints need")
+    assert record.note.startswith("data_dir has room for 0 GiB, and checkpoints need")
     usage = namedtuple("usage", "free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(free=1000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(free=1024))
     (record,) = measure()
-    assert record.note.startswith("data_dir has room for 1000 bytes")
+    assert record.note.startswith("data_dir has room for 9.54e-07 GiB")
     assert list((tmp_path / "data").iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.axes import combination, rungs_of
-from scalecard.records.record import Record
+from scalecard.records.record import Reason, Record
 from scalecard.workloads import nested, reference
 from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank
@@ -96,6 +96,7 @@ def test_what_can_be_compared_with_nothing_is_not_timed(rule: Rule, monkeypatch:
     found = Tried(monkeypatch, rule, plain=300, in_float64=1001).with_factors(2, 4, 8)
     assert (found["float32"].note, found["batch x2"].note) == (AS_TIMED, AS_TIMED)
     assert (found["batch x4"].status, found["batch x4"].note) == ("failed", ladders.UNPROVEN)
+    assert found["batch x4"].reason is Reason.OUT_OF_MEMORY, "an error would fail the run"
     assert found["batch x8"].status == "skipped"
 
 

@@ -349,3 +349,14 @@ def test_a_model_that_the_host_can_hardly_train_is_looked_at_where_it_is_measure
         check(replace(whole, values='{"depth": 3}'))
     with pytest.raises(NotAWorkload, match="the loss of a new model is nan"):
         check(written(tmp_path, GOOD.replace(".mean()", ".mean() * float('nan')")))
+
+
+def test_a_result_that_is_kept_and_then_changed_in_place_is_refused_with_the_cause(tmp_path: Path) -> None:
+    """As of a convolution before an in-place ReLU; whole blocks can be computed again all the same."""
+    module = "nn.Sequential(nn.Sequential(nn.Linear(3, 8), nn.ReLU(inplace=True), nn.Linear(8, 4)))"
+    file = changed("return nn.", f"return {module} if True else nn.")
+    made = written(tmp_path, file)
+    for how, refused in (("blocks", False), ("selective", True)):
+        found = replace(made, recipe=Recipe(checkpointing=how))
+        problem = validate._not_recomputed(found, found.as_reference.network(HOST), found.batch(2, HOST)[0])
+        assert ("must not be changed in place" in problem) == refused

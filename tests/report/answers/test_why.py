@@ -175,6 +175,9 @@ def test_what_is_computed_again_is_no_ideal(measured: Make) -> None:
     found = terms(measured([replace(single, work=work), *others, updated(8)]))
     assert (found["compute"], found["recomputation"]) == (25 - 5.75, 5.75)
     assert found["update"] == 6
+    (finding,) = why.findings(measured([replace(single, work=work), *others, updated(8)]))
+    assert "ideal would be 25 ms, of which 5.75 ms compute again what checkpointing has not kept." in finding.text
+    assert finding.headline == "gpt: update, 23 %"
 
 
 def test_a_step_that_the_host_launches_too_slowly_is_not_blamed_on_the_batch(

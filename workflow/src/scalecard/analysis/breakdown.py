@@ -91,9 +91,15 @@ class Breakdown:
         return self.record.median
 
     @property
+    def ideal(self) -> float:
+        """Seconds of the share of one device's step, which computes again as much."""
+        return self.of(COMPUTE) + self.of(RECOMPUTED)
+
+    @property
     def largest(self) -> Term:
-        """Of what a step takes beyond its share of the computing, and what its input takes longer."""
-        return max((term for term in self.terms if term.name != COMPUTE), key=lambda term: term.seconds)
+        """Of what a step takes beyond that, and what its input takes longer."""
+        beyond = (term for term in self.terms if term.name not in (COMPUTE, RECOMPUTED))
+        return max(beyond, key=lambda term: term.seconds)
 
     @property
     def explained(self) -> bool:

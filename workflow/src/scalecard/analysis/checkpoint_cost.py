@@ -43,9 +43,14 @@ class Cost:
         return self.lost > 0 and not (self.interval and self.interval.low <= 0)
 
     @property
+    def at_most(self) -> float:
+        """Seconds that it costs with its error."""
+        return self.interval.high if self.interval else self.lost
+
+    @property
     def every_half_hour(self) -> float:
-        """The share of the time that it costs to save as often as that."""
-        lost = max(0.0, self.lost)
+        """The share of the time that it costs to save as often as that; at most, unless it surely costs some."""
+        lost = max(0.0, self.lost if self.sure else self.at_most)
         return lost / (HALF_AN_HOUR + lost)
 
 
@@ -55,8 +60,8 @@ def costs(result: Result) -> list[Cost]:
 
 
 def cheapest(found: Sequence[Cost], workload: str) -> Cost | None:
-    """The one that loses the least time."""
-    return min((each for each in found if each.workload == workload), key=lambda each: each.lost, default=None)
+    """The one that loses the least time, with its error."""
+    return min((each for each in found if each.workload == workload), key=lambda each: each.at_most, default=None)
 
 
 def _standing_still(result: Result) -> Iterator[Cost]:

@@ -78,5 +78,6 @@ def ladders(result: Result) -> Iterator[Ladder]:
     for (workload, devices), every in by_place.items():
         fewest = min(len(rungs_of(record.case)) for record in every)
         plain = [r for r in every if len(rungs_of(r.case)) == fewest and not is_larger(r)]
-        if len(plain) == 1:  # several have one rung each where the plain one was not measured
+        # Where the plain one was not measured, others have one rung each.
+        if len(plain) == 1 and rungs_of(plain[0].case) in ((), ("bf16",)):
             yield Ladder(workload, devices, plain[0], tuple(r for r in every if r is not plain[0]))

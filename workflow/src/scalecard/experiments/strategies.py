@@ -249,7 +249,9 @@ def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.devi
     everywhere: list[Workload] = ctx.all_gather(turn.workload)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=turn.workload.batch_size)
     scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
-    scalings = scalings[-1:] if turn.other or turn.measured == "checkpoints" else scalings
+    scalings = scalings[-1:] if turn.other else scalings
+    if turn.measured == "checkpoints" and turn.layout.ranks > 1:
+        scalings = ("weak",)
     references, trace = References(device, spec.check_steps), spec.trace and not turn.other
     case: Case = {**turn.case, **workload.recipe_axes}
     return Group(ctx, devices, references, workload, case, scalings, spec.measure, spec.micro_batches, trace)

@@ -288,8 +288,9 @@ def _check_blocks(config: Mapping[str, Any], *, in_sif: bool) -> None:
     done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
     if done.returncode == 2:
         _refuse(done.stderr.strip().splitlines())
-    if done.returncode < 0:
-        raise InvalidConfig(f"the configuration could not be checked: signal {-done.returncode}; is memory short?")
+    signal = -done.returncode if done.returncode < 0 else done.returncode - 128  # as a shell of a container says it
+    if signal > 0:
+        raise InvalidConfig(f"the configuration could not be checked: signal {signal}; is memory short?")
     if done.returncode:
         raise InvalidConfig(f"the configuration could not be checked:\n{done.stderr[-2000:]}")
     write_atomically(CHECKED, key)

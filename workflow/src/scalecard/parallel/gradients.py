@@ -41,7 +41,7 @@ def squared_norm(optimizer: torch.optim.Optimizer) -> Tensor:
 
 def _norm(gradients: Sequence[Tensor]) -> Tensor:
     """Of all their values on all ranks; the squares of shards in the host's memory are added up on the device."""
-    first = gradients[0]
+    first = gradients[0] if gradients else None
     if isinstance(first, DTensor) and first.device.type != first.device_mesh.device_type:
         local = get_total_norm([each.to_local() for each in gradients if isinstance(each, DTensor)])
         squared = local.square().to(first.device_mesh.device_type)

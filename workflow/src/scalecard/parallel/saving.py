@@ -13,8 +13,9 @@ import os
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
 
 from scalecard.distributed.context import RankContext
 
@@ -41,18 +48,18 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def save(self) -> None:
-        """All of it, while training waits."""
+        """All of it, while training waits; if that fails, a RuntimeError on every rank."""
 
     @abstractmethod
     def load(self) -> None:
         """What was saved last, back into the module and the optimiser of every rank."""
 
-    def tensors(self) -> list[Tensor]:
-        """This rank's parameters, and what its optimiser keeps; buffers are saved as well."""
+    def states(self) -> list[Tensor]:
+        """What this rank's optimiser keeps; of plain SGD nothing."""
         parameters = (each for group in self.optimizer.param_groups for each in group["params"])
-        states = (self.optimizer.state[each] for each in parameters)
+        states = (self.optimizer.state.get(each, {}) for each in parameters)
         kept = (state[name] for state in states for name in sorted(state))
-        return [*self.module.parameters(), *(value for value in kept if isinstance(value, Tensor))]
+        return [value for value in kept if isinstance(value, Tensor)]
 
     def sizes(self) -> Sequence[int]:
         """Bytes of the files that the tensors are in."""
@@ -63,12 +70,20 @@ class OneFile(Checkpoint):
     """What rank 0 has of a model that all ranks have."""
 
     def save(self) -> None:
-        if not self.ctx.leads:
-            return
-        with (self.folder / "checkpoint.pt").open("wb") as file:
-            torch.save({"model": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
-            file.flush()
-            os.fsync(file.fileno())
+        failed = self._written() if self.ctx.leads else ""
+        if failed := self.ctx.all_gather(failed)[0]:
+            raise RuntimeError(failed)
+
+    def _written(self) -> str:
+        """Why it is not, or ''."""
+        try:
+            with (self.folder / "checkpoint.pt").open("wb") as file:
+                torch.save({"model": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
+                file.flush()
+                os.fsync(file.fileno())
+        except (OSError, RuntimeError) as error:  # torch.save has words of its own for a full disk
+            return f"a checkpoint cannot be written: {error}"
+        return ""
 
     def load(self) -> None:
         path = self.folder / "checkpoint.pt"
@@ -93,11 +108,15 @@ class InParts(Checkpoint):
     """What every rank has of a model that may be divided over them."""
 
     def _state(self) -> dict[str, Any]:
+        """Of an optimiser without states PyTorch would take a step to make some."""
+        if not self.states():
+            return {"model": get_model_state_dict(self.module)}
         model, optimizer = get_state_dict(self.module, self.optimizer)
         return {"model": model, "optimizer": optimizer}
 
     def save(self) -> None:
-        state_dict_saver.save(self._state(), storage_writer=_Writer(self.folder), process_group=self.ctx.control)
+        with _as_runtime_error():
+            state_dict_saver.save(self._state(), storage_writer=_Writer(self.folder), process_group=self.ctx.control)
 
     def start(self) -> "Started":
         """Save what it is now, beside what this rank goes on to do."""
@@ -108,10 +127,23 @@ class InParts(Checkpoint):
 
     def load(self) -> None:
         state = self._state()
-        state_dict_loader.load(state, storage_reader=FileSystemReader(self.folder), process_group=self.ctx.control)
-        set_state_dict(
-            self.module, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        with _as_runtime_error():
+            reader = FileSystemReader(self.folder)
+            state_dict_loader.load(state, storage_reader=reader, process_group=self.ctx.control)
+        if "optimizer" in state:
+            of_both = {"model_state_dict": state["model"], "optim_state_dict": state["optimizer"]}
+            set_state_dict(self.module, self.optimizer, **of_both)
+        else:
+            set_model_state_dict(self.module, state["model"])
+
+
+@contextmanager
+def _as_runtime_error() -> Iterator[None]:
+    """PyTorch's own exception, which all ranks get, is none that anybody else catches."""
+    try:
+        yield
+    except CheckpointException as error:
+        raise RuntimeError(f"a checkpoint cannot be written or read: {error}") from error
 
 
 @dataclass
@@ -123,5 +155,6 @@ class Started:
 
     def wait(self) -> bool:
         """Until it is saved; whether another thread has written it."""
-        self.future.result()
+        with _as_runtime_error():
+            self.future.result()
         return self.writer.beside

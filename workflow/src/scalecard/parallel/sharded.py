@@ -139,5 +139,7 @@ def whole(tensors: Iterable[Tensor]) -> list[Tensor]:
 def _whole(tensor: DTensor) -> Tensor:
     """By way of the device, if its shards are in the host's memory: the device's group exchanges no others."""
     mesh, place = tensor.device_mesh, tensor.placements
+    if tensor.device.type == mesh.device_type:
+        return tensor.full_tensor().cpu()
     here = tensor.to_local().to(mesh.device_type)
     return DTensor.from_local(here, mesh, place, shape=tensor.shape, stride=tensor.stride()).full_tensor().cpu()

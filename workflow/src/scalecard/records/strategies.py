@@ -137,6 +137,8 @@ class Strategy:
 
     def updated_share(self, devices: int, nodes: int) -> float:
         """Of all parameters, the share that each of so many devices updates where they divide the batch."""
+        if Untimed.HOST in self.untimed:
+            return 0.0
         if Division.SHARDS in self.divides:
             return (nodes if Division.REPLICAS in self.divides else 1) / devices
         divided = any(one.payload is Payload.UPDATED for one in self.collectives)

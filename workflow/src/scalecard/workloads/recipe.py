@@ -252,6 +252,17 @@ def autocast_forward(module: nn.Module) -> nn.Module:
     return module
 
 
+def not_called(model: nn.Module, blocks: Sequence[nn.Module], inputs: Any) -> str:
+    """How many blocks the model calls, or '' if all: the others would not be recomputed, and nobody would notice."""
+    called = set[nn.Module]()
+    hooks = [block.register_forward_pre_hook(lambda module, _: called.add(module)) for block in blocks]
+    model(inputs)
+    for hook in hooks:
+        hook.remove()
+    missing = not called or set(blocks) - called
+    return f"the model calls {len(called)} of {len(blocks)} blocks that it has" if missing else ""
+
+
 def _change_forward(module: nn.Module, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """The module gets a class of its own, which copies and replicas of nn.DataParallel keep.
 

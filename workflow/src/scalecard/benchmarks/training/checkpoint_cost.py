@@ -2,7 +2,7 @@
 
 A checkpoint is proven by what comes back: once training has gone on, loading must give every parameter and optimiser
 state the value that it had when the checkpoint was begun, bit for bit. Buffers get that of one of the ranks, whose
-running statistics of batch normalisation differ: there is one of each in a checkpoint. Its files must be about as
+running statistics of batch normalisation differ: there is one of each in a checkpoint. Its files must be at least as
 large as what training keeps; in parts no rank may have written much more than its share, and beside training another
 thread must have written them.
 
@@ -31,9 +31,9 @@ from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject, local
 from scalecard.measuring.counting import UPDATES
 from scalecard.measuring.proof import Void, largest_difference
+from scalecard.measuring.stopping_rule import budget_over
 from scalecard.measuring.timer import Bench
 from scalecard.parallel.saving import Checkpoint, InParts, OneFile
-from scalecard.parallel.step import state_of
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record
 from scalecard.records.statistics import FEWEST
@@ -43,9 +43,10 @@ from scalecard.workloads.workload import HOST, Workload
 
 SAVE, RESTORE, STEPS, SIZE = "save_time", "restore_time", "steps_time", "checkpoint_size"
 ONE_FILE, IN_PARTS, BESIDE, NONE = "one file", "in parts", "asynchronous", "none"
-MOST_STEPS = 100
-FORMS = 3  # whose files are on the storage at the same time, at most
-OVERHEAD, OVERHEAD_EACH = 0.01, 4096  # of the files: of all, and bytes of each tensor of each rank
+MOST_SECONDS = 10.0  # of steps beside which a checkpoint is written
+STILL_WRITING = "longer than its steps, and all of the rest counts as lost: at most this"
+ROOM = 5  # times what training keeps, for the files of all forms
+OVERHEAD_EACH = 4096  # bytes that the files may have besides for each tensor of each rank
 AS_TIMED = "float32"  # what is kept, whatever products compute in
 NAME = f".scalecard-checkpoints-{platform.node()}"
 Make = Callable[[References, Setting], tuple[Subject, Checkpoint]]
@@ -55,11 +56,13 @@ def records(group: Group, data_dir: str) -> Iterator[Record]:
     """Times of all forms, with one workload on these ranks, as many samples on each as one device has."""
     skipped, size = partial(Record.skipped, group.case, metric=SAVE), _whole_bytes(group.workload)
     with _folder(Path(data_dir), group.ctx) as (folder, free):
-        if free < FORMS * size:
-            yield skipped(f"data_dir has room for {free} bytes, and {FORMS} checkpoints need {FORMS * size}")
+        if free < ROOM * size:
+            need, room = ROOM * size / 2**30, free / 2**30
+            yield skipped(f"data_dir has room for {room:.3g} GiB, and checkpoints need {need:.3g} GiB")
             return
         saving = Saving(group.ctx, folder, size)
-        saving.num_steps = saving.steps_beside(group)
+        if not budget_over(group.ctx):
+            saving.choose_steps(group)
         brief = replace(group, rule=replace(group.rule, min_rounds=min(FEWEST, group.rule.min_rounds)))
         yield from brief.times(saving.forms())
         for form, found in saving.sizes.items():
@@ -67,10 +70,10 @@ def records(group: Group, data_dir: str) -> Iterator[Record]:
 
 
 def _whole_bytes(workload: Workload) -> int:
-    """What training keeps of a model: parameters, buffers, and the optimiser's states."""
+    """What training keeps of a model: parameters, and the optimiser's states as far as they are as large as these."""
     model = workload.network(HOST)
     states = workload.optimizer_settings.state_bytes(trainable(model))
-    return states + sum(tensor.nbytes for tensor in state_of(model))
+    return states + sum(parameter.nbytes for parameter in model.parameters())
 
 
 @contextmanager
@@ -96,15 +99,16 @@ def _folder(data_dir: Path, ctx: RankContext) -> Iterator[tuple[Path, int]]:
 
 @dataclass
 class Saving:
-    """The forms of a checkpoint of `whole` bytes, in this folder; `sizes` of those that were saved.
+    """The forms of a checkpoint of at least `whole` bytes, in this folder; `sizes` of those that were proven.
 
-    One that is written beside training has `num_steps` to do so.
+    One that is written beside training has `num_steps` to do so, and `note` says if they may be too few.
     """
 
     ctx: RankContext
     folder: Path
     whole: int
     num_steps: int = 1
+    note: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
 
     def forms(self) -> Iterator[StrategyBuilder]:
@@ -121,7 +125,8 @@ class Saving:
         self, kind: Strategy, metric: str, form: str, build: Callable[[References, Setting], Subject]
     ) -> StrategyBuilder:
         axes: Case = {"saving": form, **({"steps": self.num_steps} if metric == STEPS else {})}
-        return StrategyBuilder(SINGLE if self.ctx.alone else kind, build, metric=metric, axes=axes)
+        name, note = SINGLE if self.ctx.alone else kind, self.note if form == BESIDE else ""
+        return StrategyBuilder(name, build, metric=metric, axes=axes, note=note, trains=self._trained(kind).build)
 
     def _trained(self, kind: Strategy) -> StrategyBuilder:
         """What trains as the strategy does; of one rank a model that is not wrapped."""
@@ -138,19 +143,26 @@ class Saving:
         assert subject.module, "it is watched"
         return subject, of_kind(subject.module, subject.optimizers[0], folder, self.ctx)
 
-    def steps_beside(self, group: Group) -> int:
-        """As many as take twice as long as saving in parts; as few as one where the workload cannot be."""
+    def choose_steps(self, group: Group) -> None:
+        """As many as take twice as long as saving in parts; one stays where the workload cannot be trained or saved.
+
+        A power of two, so that other runs have as many.
+        """
         strategy = self._trained(FSDP_PARAMETERS)
         at = group.setting(group.workload.batch_size, group.scalings[-1], strategy)
         if group.trials.of(strategy, at).refused:
-            return 1
+            return
         subject, checkpoint = self._checkpoint(IN_PARTS, FSDP_PARAMETERS, InParts, group.references, at)
         bench, times = Bench([self.ctx], self.ctx), []
-        for work in (subject.work, checkpoint.save):
-            bench.block(work, 1)
-            times.append(bench.block(work, 2).completion)
+        try:
+            for work in (subject.work, checkpoint.save):
+                bench.block(work, 1)
+                times.append(bench.block(work, 2).completion)
+        except RuntimeError:  # of all ranks; each form says so of itself
+            return
         step, save = times
-        return min(MOST_STEPS, math.ceil(2 * save / step))
+        self.num_steps = 2 ** math.ceil(math.log2(max(1.0, min(2 * save, MOST_SECONDS) / step)))
+        self.note = STILL_WRITING if self.num_steps * step < save else ""
 
     def _saved(self, form: str, make: Make, references: References, at: Setting) -> Subject:
         subject, checkpoint = make(references, at)
@@ -198,31 +210,32 @@ class Saving:
     ) -> Iterator[Check]:
         """What is loaded is what was saved, in files of the right size."""
         subject.work()  # or its optimiser might have no states yet
-        kept, buffers = _copies(checkpoint.tensors()), self.ctx.all_gather(_copies(checkpoint.module.buffers()))
+        states, parameters = _copies(checkpoint.states()), _copies(checkpoint.module.parameters())
+        buffers = self.ctx.all_gather(_copies(checkpoint.module.buffers()))
         save()
         self.ctx.barrier()
         sizes = checkpoint.sizes()
-        self.sizes[form] = sum(sizes)
         subject.work()
         self.ctx.synchronize()
-        (moved,) = self.ctx.maximum([largest_difference(_copies(checkpoint.tensors()), kept)])
+        (moved,) = self.ctx.maximum([largest_difference(_copies(checkpoint.module.parameters()), parameters)])
         if not moved:
             raise Void("void, training did not change what was saved")
         checkpoint.load()
         check = partial(Check, dtype=AS_TIMED)
-        loaded = largest_difference(_copies(checkpoint.tensors()), kept)
+        now = [*_copies(checkpoint.states()), *_copies(checkpoint.module.parameters())]
+        loaded = largest_difference(now, [*states, *parameters])
         yield check(name="loaded after a checkpoint", difference=loaded, tolerance=0.0)
         for buffer, *before in zip(_copies(checkpoint.module.buffers()), *buffers, strict=True):
             nearest = min(largest_difference([buffer], [one]) for one in before)
             yield check(name="buffers loaded after a checkpoint", difference=nearest, tolerance=0.0)
-        ranks = self.ctx.world_size
-        overhead = OVERHEAD + OVERHEAD_EACH * ranks * (1 + len(kept)) / self.whole
-        yield check(name="size of a checkpoint", difference=abs(sum(sizes) / self.whole - 1), tolerance=overhead)
+        ranks, whole = self.ctx.world_size, sum(sizes)
+        yield check(name="missing of a checkpoint's size", difference=max(0.0, 1 - whole / self.whole), tolerance=0.0)
+        overhead = OVERHEAD_EACH * ranks * len(now) / self.whole
         if isinstance(checkpoint, InParts):
-            uneven = max(sizes) / sum(sizes) - 1 / ranks
-            yield check(
-                name="largest part of a checkpoint", difference=uneven, tolerance=(1 - 1 / ranks) / 2 + overhead
-            )
+            uneven, half = max(sizes) / whole - 1 / ranks, (1 - 1 / ranks) / 2
+            yield check(name="largest part of a checkpoint", difference=uneven, tolerance=half + overhead)
+        if not loaded:
+            self.sizes[form] = whole
 
 
 def _copies(tensors: Iterable[Tensor]) -> list[Tensor]:

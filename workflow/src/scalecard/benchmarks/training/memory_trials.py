@@ -172,8 +172,12 @@ def tried(
     """What can be timed at a setting, and is proven at a small one as well; or else the trial that says why not."""
     trial = trials.of(strategy, at)
     exact = not (at.workload.inexact or strategy.is_part)
-    proof = trials.of(strategy, small) if exact and trials.gpus and not trial.refused else Trial()
-    if trial.refused or (proof.refused and not proof.out_of_memory):
+    proof = Trial()
+    if strategy.trains and not trial.refused:
+        proof = trials.of(replace(strategy, build=strategy.trains), at)
+    elif exact and trials.gpus and not trial.refused:
+        proof = trials.of(strategy, small)
+    if trial.refused or (proof.refused and not (exact and proof.out_of_memory)):
         return trial if trial.refused else proof
     variant = Variant(
         name=name,
@@ -185,6 +189,7 @@ def tried(
     )
     norm = at.workload.recipe.clip
     notes = [AS_TIMED] * proof.out_of_memory + [f"clipped to a norm of {norm:.3g}"] * bool(norm)
+    notes += [strategy.note] * bool(strategy.note)
     return Fitting(strategy, variant, trial, proof, tuple(notes))
 
 

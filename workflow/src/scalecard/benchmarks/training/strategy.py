@@ -31,7 +31,8 @@ class StrategyBuilder:
 
     `replicas` of the model share the batch. `suits` raises CannotBe for a setting at which it cannot be timed. With
     another `metric`, it is no strategy, but a part of one that explains its time, and is proven as it is timed only;
-    `axes` say which part, and whether it depends on the batch (`of_batch`).
+    `axes` say which part, and whether it depends on the batch (`of_batch`). A part whose proof also `trains` needs the
+    memory for that, too. A `note` goes to the record.
     """
 
     kind: Strategy
@@ -41,6 +42,8 @@ class StrategyBuilder:
     metric: str = STEP
     axes: Case = field(default_factory=dict)
     of_batch: bool = True
+    trains: Callable[[References, Setting], Subject] | None = None
+    note: str = ""
 
     @property
     def pipelined(self) -> bool:

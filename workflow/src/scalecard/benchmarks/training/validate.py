@@ -21,16 +21,9 @@ from scalecard import progress
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
+from scalecard.workloads import recipe as recipes
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import (
-    TEXTBOOKS,
-    Checkpointing,
-    OptimizerSettings,
-    Precision,
-    Recipe,
-    lacks_bf16,
-    precision_on,
-)
+from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
 
@@ -229,15 +222,19 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
 
 
 def _not_recomputed(workload: Workload, model: nn.Module, inputs: Tree) -> str:
-    """Why its blocks cannot be, or '': one whose forward is not called would not be, and nobody would notice."""
-    blocks, called = workload.wrappable_blocks(model), set[nn.Module]()
-    hooks = [block.register_forward_pre_hook(lambda module, _: called.add(module)) for block in blocks]
-    model(inputs)
-    for hook in hooks:
-        hook.remove()
-    if not called or set(blocks) - called:
-        what = f"the model calls {len(called)} of {len(blocks)} blocks that it has"
-        return f"{what}; blocks(model) must return modules that it calls, not new ones"
+    """Why its blocks cannot be, or ''."""
+    if problem := recipes.not_called(model, workload.wrappable_blocks(model), inputs):
+        return f"{problem}; blocks(model) must return modules that it calls, not new ones"
+    return _cannot_keep(workload) if workload.recipe.checkpointing == "selective" else ""
+
+
+def _cannot_keep(workload: Workload) -> str:
+    """Why what the selective form keeps cannot be used in the backward, or ''."""
+    plain, (inputs, targets) = workload.with_precision("float32"), workload.batch(2, HOST)
+    try:
+        plain.loss(plain.network(HOST)(inputs), targets).backward()
+    except RuntimeError as error:
+        return f"its backward raises {str(error).splitlines()[0]}; a kept result must not be changed in place"
     return ""
 
 
@@ -271,7 +268,7 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     Looked at by the first process of a run, with the precision that the device has. NotAWorkload if there is no such
     rate.
     """
-    workload = workload.with_precision(precision_on(device, workload.recipe.precision))
+    workload = workload.with_precision(recipes.precision_on(device, workload.recipe.precision))
 
     def look() -> tuple[float, bool, bool, float]:
         found = _examined(workload, device, num_steps, num_devices)
@@ -289,7 +286,7 @@ def by_other_recipes(
     others = [replace(workload, recipe=recipe) for recipe in workload.recipe.others(precisions, checkpointing)]
     draws = bool(others) and _draws(workload)
     for other in others:
-        why_not = lacks_bf16(device) if other.in_bf16 else ""
+        why_not = recipes.lacks_bf16(device) if other.in_bf16 else ""
         if other.recomputes and not why_not:
             why_not = _not_recomputed(other, other.as_reference.network(HOST), other.batch(2, HOST)[0])
         yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not

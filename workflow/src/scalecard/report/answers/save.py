@@ -57,12 +57,12 @@ def _cheapest(best: Cost, found: Sequence[Cost]) -> Finding:
     beside = ", ".join(f"{WAYS[each.way]} {_share(each)}" for each in others)
     devices = best.record.integer("devices")
     on = f" on {devices} devices" if devices > 1 else ""
-    what = f"{best.workload}{on}: saving {formatting.count_bytes(best.size)}"
+    what = f"{best.workload}{on}: saving {formatting.count_bytes(best.size)} {WAYS[best.way]} every 30 minutes"
     if best.sure:
-        each = formatting.seconds(best.lost)
-        text = f"{what} every 30 minutes costs {_share(best)} of the time {WAYS[best.way]}, {each} each time"
+        text = f"{what} costs {_share(best)} of the time, {formatting.seconds(best.lost)} each time"
     else:
-        text = f"{what} {WAYS[best.way]} costs no time that can be told from none"
+        most = formatting.seconds(max(0.0, best.at_most))
+        text = f"{what} costs no time that can be told from none, at most {most} each time"
     text += f" ({beside})." if beside else "."
     return Finding(text=text, headline=f"{best.workload}: {_share(best)}", topic=Topic.CHECKPOINTS)
 

@@ -27,7 +27,6 @@ from scalecard.report.sections.strategies import with_recipe
 from scalecard.report.table import EMPTY, Cell, Table
 
 IS = {
-    breakdown.RECOMPUTED: "computing again in the backward what checkpointing has not kept",
     breakdown.UPDATE: "the update of parameters, which no smaller batch makes shorter",
     breakdown.SMALLER: "computing less efficiently on a smaller batch",
     breakdown.LAUNCHING: "launching: the host sets the pace",
@@ -39,7 +38,6 @@ IS = {
     breakdown.INPUT: "waiting for input",
 }
 REDUCED_BY = {
-    breakdown.RECOMPUTED: "less checkpointing, where the memory allows it,",
     breakdown.UPDATE: "ZeRO-1 or FSDP, which divide it, or a larger batch per device",
     breakdown.SMALLER: "a larger batch per device",
     breakdown.LAUNCHING: "a larger batch per device, torch.compile or CUDA graphs",
@@ -90,7 +88,7 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
             starts = [start + width for start, width in zip(starts, widths, strict=True)]
     ends = [each.seconds for each in found]
     axes.vlines(ends, [place - 0.4 for place in places], [place + 0.4 for place in places], color=style.INK)
-    charts.mark_at(axes, found[0].of(breakdown.COMPUTE), "ideal")
+    charts.mark_at(axes, found[0].ideal, "ideal")
     axes.set_yticks(places, [each.strategy for each in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set(xlabel=f"time of a step on {found[0].devices} devices")
@@ -127,7 +125,9 @@ def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
 
 def _largest(found: Breakdown, *, advise: bool) -> Finding:
     largest, name = found.largest, f"{found.workload}, {found.strategy} on {found.devices} devices"
-    ideal, late = formatting.seconds(found.of(breakdown.COMPUTE)), found.of(breakdown.INPUT)
+    ideal, late = formatting.seconds(found.ideal), found.of(breakdown.INPUT)
+    if again := found.of(breakdown.RECOMPUTED):
+        ideal += f", of which {formatting.seconds(again)} compute again what checkpointing has not kept"
     fed = f" ({formatting.seconds(found.seconds + late)} if its loader feeds it)" if late else ""
     text = f"{name}: a step takes {formatting.seconds(found.seconds)}{fed}, ideal would be {ideal}."
     if largest.seconds <= 0:

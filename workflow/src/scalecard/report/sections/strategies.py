@@ -23,7 +23,7 @@ from scalecard.report.table import EMPTY, Cell, Table
 LLAMA = {"batch_size": 2, "sequence": 8192, "layers": 32, "width": 4096}
 SHARDED = (FSDP_GRADIENTS.name, FSDP_PARAMETERS.name)
 OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW", "own": "its own optimiser"}
-RECOMPUTED = {"none": [], "blocks": ["blocks recomputed"], "selective": ["half of the products recomputed"]}
+RECOMPUTED = {"none": [], "blocks": ["blocks recomputed"], "selective": ["selectively recomputed"]}
 # Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
 # FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
 # peak. Source: Chowdhery et al., PaLM (2022), appendix B.
