@@ -15,7 +15,7 @@ from scalecard.records import strategies
 from scalecard.records.axes import BASELINE
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import Family
+from scalecard.records.strategies import FSDP_OFFLOAD, Family
 
 FITS, TOO_LARGE, UNABLE, LOST, LATE = "fits", "does not fit", "cannot be used", "failed", "no time"
 COLLAPSED = 0.5  # of a device's full rate
@@ -281,6 +281,7 @@ def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
     if measured_runs := results.get("strategies"):
         for workload in workloads(measured_runs):
             every = _on_most(strategy_runs(measured_runs, workload))
+            every = [p for p in every if p.strategy != FSDP_OFFLOAD.name]  # which gives up time for memory
             slow = [p for p in every if p.gain and p.gain.interval and p.gain.interval.high < 1]
             if slow:
                 gains = sorted((run.gain.value, run.strategy) for run in slow if run.gain)
