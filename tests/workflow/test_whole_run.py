@@ -96,12 +96,13 @@ def test_every_case_that_was_timed_was_proven_and_counted(measured: Path) -> Non
 
 def test_the_strangers_model_gets_its_bar_its_table_its_forecast_and_advice_in_grey(measured: Path) -> None:
     report = (measured / "results" / "report.html").read_text()
-    why, use, forecast = (section_of(report, name) for name in answers.names())
-    for section in (why, use, forecast):
+    why, use, forecast, save = (section_of(report, name) for name in answers.names())
+    for section in (why, use, forecast, save):
         assert "<svg" in section
         assert "A trial of the method, no advice:" in section
     assert "stranger, DDP on 2 devices: a step takes" in why
     assert "Where the time of a step goes" in why
+    assert "Checkpoints" in save
     assert "Every strategy, by devices" in use
     assert "float32, blocks recomputed" in use
     said = "<td>stranger, AdamW in float32, 2 micro-batches, clipped: "
