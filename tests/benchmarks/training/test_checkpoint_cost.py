@@ -148,3 +148,14 @@ def test_one_file_is_on_the_storage_before_it_counts_as_saved(tmp_path: Path, mo
     rank.leads = False
     checkpoint.save()
     assert len(synced) == 1, "another rank writes nothing"
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_every_rank(tmp_path: Path) -> None:
+    """The first rank's, which all of them get; DCP's own is one that nobody else would catch."""
+    model, rank, gone = torch.nn.Linear(2, 2), LoneRank(), tmp_path / "gone"
+    made: Any = rank
+    for form in (OneFile, InParts):
+        checkpoint = form(model, torch.optim.SGD(model.parameters()), gone / "deep", made)
+        (tmp_path / "gone").write_text("") if not gone.exists() else None
+        with pytest.raises(RuntimeError, match="a checkpoint cannot be written"):
+            checkpoint.save()

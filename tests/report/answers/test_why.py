@@ -162,6 +162,18 @@ def test_what_divides_the_update_spends_no_more_on_it_than_its_share(
     assert found == {term: seconds for term, seconds in wanted.items() if seconds}
 
 
+def test_what_the_host_updates_has_no_term_of_its_own(measured: Make) -> None:
+    """One device's 8 ms say nothing of the host's cores: its 10 ms are part of the rest, and its name is said."""
+    others = [record for record in of_ddp(local=31, ranks=(31,) * 4, exchange=4) if record.metric != "step_time"]
+    single = steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong")
+    step = steady(25 + 6 + 10, metric="step_time", **WHERE, strategy="FSDP offload")
+    results = measured([single, *others, updated(8), step])
+    assert terms(results) == {"compute": 25, "communication": 6, "the rest": 10}
+    assert any(
+        "FSDP offload: update (copies from and to the host's memory" in found.text for found in why.findings(results)
+    )
+
+
 def test_stages_share_the_update(measured: Make) -> None:
     """Each of four stages updates for 3 ms, together 12 where one device takes 8."""
     records = [*of_pipeline(30, 30, 30, 30, bubble=2), updated(8)]

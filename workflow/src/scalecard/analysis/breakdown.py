@@ -138,15 +138,17 @@ class Ideal:
     share: float
 
     @property
-    def of_work(self) -> float:
-        """Without the update, which does not become shorter with the batch."""
+    def without_update(self) -> float:
+        """Seconds of what becomes shorter with the batch."""
         return self.seconds - self.share * self.update
 
     def beyond(self, time: float, update: float, error: float | None, *, launching: bool = False) -> list[Term]:
-        """What a device that computes so long, of which so long an update, takes beyond it."""
-        known = update if self.update else 0.0
-        smaller = Term(LAUNCHING if launching else SMALLER, time - known - self.of_work, _both(error, self.error))
-        return [*([Term(UPDATE, known - self.share * self.update)] if self.update else []), smaller]
+        """The terms of a device that computes so long, of which so long an update."""
+        name, error = LAUNCHING if launching else SMALLER, _both(error, self.error)
+        if not self.update:
+            return [Term(name, time - self.seconds, error)]
+        extra = Term(UPDATE, update - self.share * self.update)
+        return [extra, Term(name, time - update - self.without_update, error)]
 
 
 def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
@@ -157,8 +159,10 @@ def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | 
     share = step.integer("units") / single.integer("units") / step.integer("devices")
     update = result.find("update_time", workload=step.case["workload"])
     ideal = Ideal(share * single.median, _half(single, share), update.median if update else 0.0, share)
-    again = ideal.of_work * step_records.recomputed_share(single)
+    again = ideal.without_update * step_records.recomputed_share(single)
     found, untimed = _terms(kind, step, result, ideal)
+    missing = {name for part in kind.untimed for name in TERMS_OF[part]}
+    found = [term for term in found if term.name not in missing]
     terms = [Term(COMPUTE, ideal.seconds - again, ideal.error), *([Term(RECOMPUTED, again)] if again else []), *found]
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
     return Breakdown(step, [*terms, *_input(step, measured)], (*untimed, *kind.untimed))
@@ -186,8 +190,6 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> lis
     update = ideal.update * kind.updated_share(step.integer("devices"), step.integer("nodes", 1))
     saved = ideal.update - update
     found = ideal.beyond(time - saved, update, error, launching=launching)
-    if Untimed.HOST in kind.untimed:  # which one device does not do
-        found = [term for term in found if term.name != UPDATE]
     if not kind.on_ranks:
         return found
     case: Case = {**step_records.place(step), "strategy": DDP.name}
@@ -202,8 +204,8 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> lis
     return [
         *found,
         Term(SHARING, middle - time, _both(_half(own[0]), error)),
-        Term(SLOWEST, slowest.median - middle, of_differences(slowest, _mean_of(own)), _always_slowest(own)),
-        Term(EXPOSED, exposed, of_differences(step, slowest)),
+        Term(SLOWEST, slowest.median - middle, error_of_difference(slowest, _mean_of(own)), _always_slowest(own)),
+        Term(EXPOSED, exposed, error_of_difference(step, slowest)),
     ]
 
 
@@ -317,7 +319,7 @@ def _both(*errors: float | None) -> float | None:
     return math.hypot(*known) if len(known) == len(errors) else None
 
 
-def of_differences(a: Record, b: Record) -> float | None:
+def error_of_difference(a: Record, b: Record) -> float | None:
     """The error of a - b: of the differences in each round if both share their rounds, which cancels drift."""
     ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (a, b))
     if not ours or ours != theirs or list(map(len, a.samples)) != list(map(len, b.samples)):

@@ -6,7 +6,7 @@ While training stands still, they are the time to save; beside training, how muc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scalecard.analysis.breakdown import of_differences
+from scalecard.analysis.breakdown import error_of_difference
 from scalecard.analysis.formatting import largest
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
@@ -74,7 +74,7 @@ def _beside_training(result: Result) -> Iterator[Cost]:
     for record in largest(result.select("steps_time", saving="asynchronous"), "devices"):
         usual = result.find("steps_time", **{**record.case, "saving": "none"})
         if usual:
-            lost, error = record.median - usual.median, of_differences(record, usual)
+            lost, error = record.median - usual.median, error_of_difference(record, usual)
             bounds = None if error is None else Interval(lost - error, lost + error)
             yield Cost(record, lost, bounds, _size(result, record), slower=record.over(usual))
 

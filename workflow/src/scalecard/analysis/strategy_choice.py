@@ -99,6 +99,11 @@ class StrategyRun:
         return formatting.scaled(formatting.speedup(self.step, self.alone), more)
 
     @property
+    def is_slower(self) -> bool:
+        """Whether it is surely slower than one device."""
+        return bool(self.gain and self.gain.interval and self.gain.interval.high < 1)
+
+    @property
     def efficiency(self) -> Ratio | None:
         """The rate over that of as many devices that each work as fast as one alone."""
         return self.gain and formatting.scaled(self.gain, 1 / self.devices)
@@ -263,7 +268,7 @@ def avoid(found: Sequence[StrategyRun]) -> list[tuple[StrategyRun, str]]:
         return []
     lost = []
     for run, ratio in reversed(choice.others):
-        if run.gain and run.gain.interval and run.gain.interval.high < 1:
+        if run.is_slower:
             lost.append((run, "slower than one device"))
         elif ratio.interval and ratio.interval.low > HALF:
             lost.append((run, f"less than half as fast as {choice.best.strategy}"))
@@ -281,8 +286,8 @@ def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
     if measured_runs := results.get("strategies"):
         for workload in workloads(measured_runs):
             every = _on_most(strategy_runs(measured_runs, workload))
-            every = [p for p in every if p.strategy != FSDP_OFFLOAD.name]  # which gives up time for memory
-            slow = [p for p in every if p.gain and p.gain.interval and p.gain.interval.high < 1]
+            others = [run for run in every if run.strategy != FSDP_OFFLOAD.name]  # which gives up time for memory
+            slow = [run for run in others if run.is_slower]
             if slow:
                 gains = sorted((run.gain.value, run.strategy) for run in slow if run.gain)
                 names = ", ".join(f"{strategy} ({gain:.2f}x)" for gain, strategy in gains[:NAMED])

@@ -123,7 +123,8 @@ def _turns(spec: Spec, machine: Machine, workloads: Sequence[Workload]) -> list[
     """In the order of importance, since time may be short.
 
     Times come before the largest batches, so that a rank that is lost then costs no times. Each turn has processes of
-    its own, so that the devices' memory is free afterwards. The largest batches are for the run's first process.
+    its own, so that the devices' memory is free afterwards. The largest batches and checkpoints are for the run's first
+    process.
     """
     wanted = layouts(machine.num_devices, spec.nodes)
     groups = [(layout, False) for layout in wanted if layout.nodes == 1]
@@ -149,8 +150,7 @@ def _other_turns(machine: Machine, others: Sequence[Workload]) -> list[Turn]:
 def _is_first(turn: Turn) -> bool:
     """Whether this is the first process of the run that measures it."""
     ranks = turn.layout.ranks if turn.ranks else 1
-    about = ["strategies", *turn.case.values(), ranks, *["other recipe"] * turn.other]
-    about += [turn.measured] * (turn.measured == "checkpoints")
+    about = ["strategies", turn.measured, *turn.case.values(), ranks, *["other recipe"] * turn.other]
     return shared_decisions.first("-".join(map(str, about)))
 
 

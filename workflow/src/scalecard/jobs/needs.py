@@ -196,7 +196,7 @@ def _strategies(setup: Setup) -> Need:
         others = sum(one != (precision, own["checkpointing"]) for one in wanted)
         need += Need(variants=1, launches=1, searches=1) + _parts(math.log2(values["batch_size"]) + 2)
         if not setup.headline:
-            need += _largest(1) + Need(variants=CHECKPOINTS, trials=CHECKPOINTS + 1, launches=1)
+            need += _largest(1) + Need(variants=CHECKPOINTS, trials=2 * CHECKPOINTS + 1, launches=1)
         for layout in setup.launch_layouts:
             whole = _on_ranks(layout.ranks, divisible)
             need += _whole(scalings * whole) + _parts(scalings * 2) + Need(launches=1)

@@ -48,7 +48,7 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def save(self) -> None:
-        """All of it, while training waits; if that fails, a RuntimeError on every rank."""
+        """All of it, for all ranks once it returns; if that fails, a RuntimeError on every rank."""
 
     @abstractmethod
     def load(self) -> None:
@@ -131,8 +131,8 @@ class InParts(Checkpoint):
             reader = FileSystemReader(self.folder)
             state_dict_loader.load(state, storage_reader=reader, process_group=self.ctx.control)
         if "optimizer" in state:
-            of_both = {"model_state_dict": state["model"], "optim_state_dict": state["optimizer"]}
-            set_state_dict(self.module, self.optimizer, **of_both)
+            saved = {"model_state_dict": state["model"], "optim_state_dict": state["optimizer"]}
+            set_state_dict(self.module, self.optimizer, **saved)
         else:
             set_model_state_dict(self.module, state["model"])
 

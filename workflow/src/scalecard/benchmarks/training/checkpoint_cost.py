@@ -9,7 +9,7 @@ thread must have written them.
     seconds lost = steps_time, saving "asynchronous" - steps_time, saving "none"
 
 That is the copy to the host's memory, steps that are slower while a thread writes, and what is left to write after as
-many steps as usually take longer than that.
+about twice as many steps as usually take as long as that.
 """
 
 import math
@@ -113,11 +113,11 @@ class Saving:
 
     def forms(self) -> Iterator[StrategyBuilder]:
         """In one file of DDP, in parts of FSDP2; of one rank alone both of the single device."""
-        for form, kind, of_kind in ((ONE_FILE, DDP, OneFile), (IN_PARTS, FSDP_PARAMETERS, InParts)):
-            make = partial(self._checkpoint, form, kind, of_kind)
+        for form, kind in ((ONE_FILE, DDP), (IN_PARTS, FSDP_PARAMETERS)):
+            make = partial(self._checkpoint, form, kind)
             yield self._builder(kind, SAVE, form, partial(self._saved, form, make))
             yield self._builder(kind, RESTORE, form, partial(self._loaded, form, make))
-        make = partial(self._checkpoint, BESIDE, FSDP_PARAMETERS, InParts)
+        make = partial(self._checkpoint, BESIDE, FSDP_PARAMETERS)
         yield self._builder(FSDP_PARAMETERS, STEPS, NONE, partial(self._stepped, make))
         yield self._builder(FSDP_PARAMETERS, STEPS, BESIDE, partial(self._saved_beside, make))
 
@@ -133,15 +133,14 @@ class Saving:
         wanted = (DDP, UNSYNCHRONISED) if self.ctx.alone else (kind, STEP)
         return next(one for one in multi_process.strategies(self.ctx) if (one.kind, one.metric) == wanted)
 
-    def _checkpoint(
-        self, form: str, kind: Strategy, of_kind: type[Checkpoint], references: References, at: Setting
-    ) -> tuple[Subject, Checkpoint]:
+    def _checkpoint(self, form: str, kind: Strategy, references: References, at: Setting) -> tuple[Subject, Checkpoint]:
         """A subject that trains, and the checkpoint of what it trains."""
+        made = OneFile if form == ONE_FILE else InParts
         folder = self.folder / form.replace(" ", "-")
         folder.mkdir(exist_ok=True)
         subject = self._trained(kind).build(references, at)
         assert subject.module, "it is watched"
-        return subject, of_kind(subject.module, subject.optimizers[0], folder, self.ctx)
+        return subject, made(subject.module, subject.optimizers[0], folder, self.ctx)
 
     def choose_steps(self, group: Group) -> None:
         """As many as take twice as long as saving in parts; one stays where the workload cannot be trained or saved.
@@ -152,7 +151,7 @@ class Saving:
         at = group.setting(group.workload.batch_size, group.scalings[-1], strategy)
         if group.trials.of(strategy, at).refused:
             return
-        subject, checkpoint = self._checkpoint(IN_PARTS, FSDP_PARAMETERS, InParts, group.references, at)
+        subject, checkpoint = self._checkpoint(IN_PARTS, FSDP_PARAMETERS, group.references, at)
         bench, times = Bench([self.ctx], self.ctx), []
         try:
             for work in (subject.work, checkpoint.save):
@@ -171,7 +170,6 @@ class Saving:
     def _loaded(self, form: str, make: Make, references: References, at: Setting) -> Subject:
         subject, checkpoint = make(references, at)
         checkpoint.save()
-        self.ctx.barrier()
         return Subject(work=checkpoint.load, prove=partial(self._proven, form, checkpoint, checkpoint.save, subject))
 
     def _stepped(self, make: Make, references: References, at: Setting) -> Subject:
@@ -213,7 +211,6 @@ class Saving:
         states, parameters = _copies(checkpoint.states()), _copies(checkpoint.module.parameters())
         buffers = self.ctx.all_gather(_copies(checkpoint.module.buffers()))
         save()
-        self.ctx.barrier()
         sizes = checkpoint.sizes()
         subject.work()
         self.ctx.synchronize()

@@ -113,17 +113,17 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     own = sharded.local_shards(trainable(model), ctx.rank % ranks, ranks)
     times = kind.times(kinds.Collective.ALL_GATHER)
     freed = times > 1  # after the forward
-    ranks_of = mesh(ctx, replicas)
-    module = sharded.sharded(model, blocks, ranks_of, parameters=freed, bf16=workload.in_bf16, on_host=on_host)
+    among = mesh(ctx, replicas)
+    module = sharded.sharded(model, blocks, among, parameters=freed, bf16=workload.in_bf16, on_host=on_host)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
         counts["collective bytes"] = len(workload.micro_batch_sizes(at.shares()[0])) * times * gathered + reduced
-    more = {"after": partial(_on_device, model)} if on_host else {}
+    more = {"after": partial(_shards_on_device, model)} if on_host else {}
     return _data_parallel(ctx, references, at, model, module, counts, **more)
 
 
-def _on_device(model: nn.Module) -> Iterator[Check]:
-    """Nothing of what is kept in the host's memory is."""
+def _shards_on_device(model: nn.Module) -> Iterator[Check]:
+    """Of an offloaded model: none may be there."""
     found = sum(here.nbytes for here in map(local, trainable(model)) if here.device.type != "cpu")
     yield Check(name="bytes of shards on the device", dtype="float32", difference=float(found), tolerance=0.0)
 

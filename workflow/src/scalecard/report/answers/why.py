@@ -2,8 +2,9 @@
 
 Each bar is one step of a strategy, made of what was measured apart: the compute that is its ideal share of one device's
 step, and what comes on top of it. The dotted line is the ideal, the black mark the step as it was timed. On the most
-devices, with the batch of one device shared by all. Hatched is what these terms do not explain. A bar goes beyond its
-mark by input, and by gains: terms below zero, which are in the table alone.
+devices, with the batch of one device shared by all. Hatched is what these terms do not explain, dotted what one device
+computes again as well. A bar goes beyond its mark by input, and by gains: terms below zero, which are in the table
+alone.
 """
 
 from collections.abc import Iterator, Sequence
