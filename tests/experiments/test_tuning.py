@@ -15,11 +15,10 @@ from scalecard.distributed import launch as launches
 from scalecard.distributed.nodes import RanksFailed
 from scalecard.experiments import tuning
 from scalecard.hardware.machine import Machine
-from scalecard.parallel import compiled
 from scalecard.records import files
 from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Record, Result
-from scalecard.workloads import datasets
+from scalecard.workloads import compiled, datasets
 from support.blocks import block, smoke_block
 from support.builders import out_of_memory
 from support.lone_rank import LoneRank

@@ -18,9 +18,10 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors.nvidia import runtime
 from scalecard.measuring.counting import counting
-from scalecard.parallel import compiled, gradients, tuned_step
-from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot, in_layout
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.parallel import gradients, tuned_step
+from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot
+from scalecard.workloads import compiled
+from scalecard.workloads.recipe import OptimizerSettings, in_layout
 from support.lone_rank import LoneRank
 from torch import Tensor, nn
 from torch.nn import functional
@@ -38,7 +39,7 @@ def network() -> nn.Module:
 
 
 def made(*rungs: str, parts: list[Any] | None = None) -> TunedStep:
-    model = in_layout(network(), rungs)
+    model = in_layout(network(), "channels_last" in rungs)
     return TunedStep(model, model, parts or [part()], rungs, loss=functional.mse_loss, optimizer=OptimizerSettings(0.1))
 
 
@@ -228,6 +229,13 @@ def test_code_is_compiled_into_an_empty_folder_that_is_gone_afterwards(monkeypat
         assert len(folders) == 2
     assert compiled.os.environ["TRITON_CACHE_DIR"] == "/of/the/user"
     assert "TORCHINDUCTOR_CACHE_DIR" not in compiled.os.environ
+
+
+def test_the_ranks_of_each_node_share_a_folder_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    last: Any = LoneRank(rank=3, world_size=4, layout=Layout(4, 2))
+    monkeypatch.setattr(last, "all_gather", lambda mine: ["/of/rank-0", "", "/of/rank-2", mine])
+    with compiled.empty_cache_of_code(last):
+        assert compiled.os.environ["TRITON_CACHE_DIR"] == "/of/rank-2/triton_cache_dir"
 
 
 Compiling = tuple[str, set[int], list[tuple[int, int]]]

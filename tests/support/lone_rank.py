@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from scalecard.distributed.layout import Layout
 from scalecard.hardware.device_timestamps import ClockMark
 
 
@@ -18,6 +19,7 @@ class LoneRank:
     leads: bool = True
     alone: bool = True
     spans_nodes: bool = False
+    layout: Layout = Layout(1)
     control: Any = None  # no process group: PyTorch then works without ranks
 
     def synchronize(self) -> None:

@@ -272,3 +272,14 @@ def test_the_example_is_llama_and_is_trained_by_every_strategy(monkeypatch: pyte
     block = {"file": "examples/llama.py", "batch_size": 4, "recipe": asdict(recipe), **small}
     records = measured(monkeypatch, 2, llama=block)
     assert trained(records, "llama", 2, recipe) == sharing(recipe) | IN_STAGES | {"tensor parallel"}
+
+
+@pytest.mark.workflow
+def test_images_channels_last_are_seen_so_by_every_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = Recipe("sgd", channels_last=True)
+    records = measured(monkeypatch, 2, resnet18_eighth={"batch_size": 4, "recipe": asdict(recipe)})
+    pipelines = IN_STAGES - {"torch interleaved 1f1b"}
+    assert trained(records, "resnet18_eighth", 2, recipe) >= sharing(recipe) | pipelines
+    for record in (record for record in records if record.metric == "step_time" and record.status == "ok"):
+        work = {count.name: count.counted for count in record.work}
+        assert "FLOPs" not in work or 0.5 < work["channels-last FLOPs"] / work["FLOPs"] <= 1

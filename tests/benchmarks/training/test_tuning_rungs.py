@@ -9,19 +9,21 @@ from scalecard.benchmarks.training.tuning import Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.parallel import compiled, tuned_step
+from scalecard.parallel import tuned_step
 from scalecard.parallel.tuned_step import TunedStep
 from scalecard.records.axes import RUNGS, Case, combination, rungs_of
 from scalecard.records.record import Reason, Record
+from scalecard.workloads import compiled
+from scalecard.workloads.recipe import TEXTBOOKS, Recipe
 from scalecard.workloads.workload import Workload
 from support.lone_rank import LoneRank
 
 CPU = torch.device("cpu")
 
 
-def run(rule: Rule, *wanted: str, workload: str = "toy", **more: Any) -> list[Record]:
+def run(rule: Rule, *wanted: str, workload: str = "toy", recipe: Recipe = TEXTBOOKS, **more: Any) -> list[Record]:
     rank: Any = LoneRank()
-    found = examined(Workload(workload, "", "{}", 4, seed=0), CPU, 2, 1)
+    found = examined(Workload(workload, "", "{}", 4, seed=0, recipe=recipe), CPU, 2, 1)
     options: dict[str, Any] = {"base": (), "counts": (), "factors": (), **more}
     case: Case = {"workload": workload, "devices": 1}
     made = Ladder(rank, RoundedReferences(CPU, 2), found, case=case, rule=rule, wanted=wanted, **options)
@@ -89,6 +91,18 @@ def test_what_keeps_float32_is_compared_with_the_plain_loop_twice_and_what_round
 def test_convolutions_are_proven_in_their_layout(short: Rule) -> None:
     found = timed(run(short, "channels_last", "fused", workload="lenet"))
     assert list(found) == ["float32", "channels_last", "fused", "channels_last + fused"]
+
+
+def test_every_step_recomputes_accumulates_and_clips_as_the_recipe_says(short: Rule) -> None:
+    """A batch of 4 in 3 micro-batches is one of 2 and one of 2; two batches are four of those."""
+    recipe = Recipe("adamw", checkpointing="blocks", accumulate=3, clip=1.0)
+    found = timed(run(short, "fused", recipe=recipe, counts=(2,)))
+    assert list(found) == ["float32", "fused", "accumulate 2", "fused + accumulate 2"]
+    for name, record in found.items():
+        work = {count.name: count.counted for count in record.work}
+        assert work["forwards"] == (4 if "accumulate" in name else 2)
+        assert 0 < work["recomputed FLOPs"] < work["FLOPs"] / 3
+        assert record.note.startswith("clipped to a norm of ")
 
 
 @pytest.mark.usefixtures("bfloat16")
@@ -160,7 +174,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     import time
 
     class Slow:
-        plain_calls = 0
+        plain_calls, calls = 0, 1
 
         def __init__(self, function: Any) -> None:
             self.function, self.pause = function, 0.3

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scalecard import experiments
 from scalecard.benchmarks.training import validate
+from scalecard.benchmarks.training.recipe_checks import cannot_be_trained_so
 from scalecard.benchmarks.training.validate import (
     NotAWorkload,
     check,
@@ -358,5 +359,5 @@ def test_a_result_that_is_kept_and_then_changed_in_place_is_refused_with_the_cau
     made = written(tmp_path, file)
     for how, refused in (("blocks", False), ("selective", True)):
         found = replace(made, recipe=Recipe(checkpointing=how))
-        problem = validate._not_recomputed(found, found.as_reference.network(HOST), found.batch(2, HOST)[0])
+        problem = cannot_be_trained_so(found, found.as_reference.network(HOST), found.batch(2, HOST))
         assert ("must not be changed in place" in problem) == refused

@@ -12,6 +12,7 @@ of one process take turns on as many devices, and so do those of ranks).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
@@ -41,6 +42,7 @@ from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record, Unit
 from scalecard.records.strategies import OTHER_RECIPE
+from scalecard.workloads.compiled import empty_cache_of_code
 from scalecard.workloads.recipe import Checkpointing
 from scalecard.workloads.workload import Workload
 
@@ -220,7 +222,7 @@ def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
 
 
 def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, first: bool) -> Iterator[Record]:
-    with open_devices(machine, turn.layout.ranks) as devices:
+    with open_devices(machine, turn.layout.ranks) as devices, _cache_of_code(ctx, turn):
         found = list[Record]()
         group = _group(ctx, devices, devices[0].torch, spec, turn)
         for record in _measured(group, turn, single_process.strategies(devices, stages=first)):
@@ -232,10 +234,15 @@ def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, firs
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:
     group = _group(ctx, [ctx], ctx.device, spec, turn)
-    if turn.measured == "checkpoints":
-        yield from checkpoint_cost.records(group, spec.data_dir)
-    else:
-        yield from _measured(group, turn, multi_process.strategies(ctx))
+    with _cache_of_code(ctx, turn):
+        if turn.measured == "checkpoints":
+            yield from checkpoint_cost.records(group, spec.data_dir)
+        else:
+            yield from _measured(group, turn, multi_process.strategies(ctx))
+
+
+def _cache_of_code(ctx: RankContext, turn: Turn) -> AbstractContextManager[None]:
+    return empty_cache_of_code(ctx) if turn.workload.recipe.compile else nullcontext()
 
 
 def _measured(group: Group, turn: Turn, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:

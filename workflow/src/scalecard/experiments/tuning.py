@@ -22,7 +22,8 @@ from annotated_types import Len
 from pydantic import Field
 
 from scalecard import progress
-from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences, with_compilation_checked
+from scalecard.benchmarks.training.strategy import with_compilation_checked
+from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -38,12 +39,12 @@ from scalecard.measuring.proof import Trained, expected
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.training_subject import Precision, training
-from scalecard.parallel.compiled import empty_cache_of_code
 from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Check, Record
 from scalecard.records.strategies import SINGLE
 from scalecard.workloads import datasets, reference
+from scalecard.workloads.compiled import empty_cache_of_code
 from scalecard.workloads.recipe import OptimizerSettings, precision_on
 from scalecard.workloads.workload import Workload, built_in
 
@@ -132,7 +133,8 @@ def _rank(ctx: RankContext, spec: Spec, workload: Workload, dataset: datasets.Da
 def _ladder(ctx: RankContext, spec: Spec, workload: Workload, case: Case) -> Iterator[Record]:
     """With a learning rate that all ranks agree on. The model of the epochs is looked at with its rungs alone."""
     base = ("bf16",) if precision_on(ctx.device, workload.recipe.precision) == "bf16" else ()
-    found = examined(workload.as_reference, ctx.device, spec.check_steps, ctx.world_size)  # bf16 is one of the rungs
+    naive = replace(workload.recipe, precision="float32", channels_last=False, compile=False)  # which are rungs
+    found = examined(replace(workload, recipe=naive), ctx.device, spec.check_steps, ctx.world_size)
     everywhere: list[Workload] = ctx.all_gather(found)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=workload.batch_size)
     whole = workload.name in spec.workloads
@@ -218,4 +220,5 @@ def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination:
         if not (combination.seen or at.exact):
             trainer.epoch()
 
-    return with_compilation_checked(replace(subject, prove=warm), trainer.tuned)
+    warmed, code = replace(subject, prove=warm), trainer.tuned.compiled
+    return with_compilation_checked(warmed, [code]) if code else warmed

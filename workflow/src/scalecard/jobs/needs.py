@@ -204,6 +204,8 @@ def _strategies(setup: Setup) -> Need:
                 need += _largest(whole)
         for layout in () if setup.headline else setup.within_a_node:
             need += _whole(scalings * 4) + _parts(scalings * 5 * layout.ranks) + Need(launches=1) + _largest(4)
+        if own.get("compile"):
+            need += Need(compilations=1 + len(setup.launch_layouts))
         for layout in () if setup.headline or not others else [setup.layouts[0], *setup.within_a_node[-1:]]:
             whole = others * _on_ranks(layout.ranks, divisible)
             need += _whole(whole) + _largest(whole) + Need(launches=2 * others - 1)

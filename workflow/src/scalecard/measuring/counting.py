@@ -6,6 +6,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     FLOPs                            products and convolutions, forward and backward (torch.utils.flop_counter)
     float32 FLOPs                    of them those whose factors are in float32
     recomputed FLOPs                 of them those of forwards that a backward runs again
+    channels-last FLOPs              of them those of convolutions of images that lie channel by channel of a pixel
     all-reduces, all-reduced bytes   of this rank, as they are sent: after compression
     collectives, collective bytes    of this rank, of any kind; the largest tensor that one has
     sent bytes                       from this rank to another one
@@ -43,7 +44,7 @@ BYTES = (
     *("received bytes", "received by the busiest device", "parameter bytes", "optimizer bytes"),
 )
 # The others are counted one by one.
-OPERATIONS = ("FLOPs", "float32 FLOPs", "recomputed FLOPs", "test FLOPs")
+OPERATIONS = ("FLOPs", "float32 FLOPs", "recomputed FLOPs", "channels-last FLOPs", "test FLOPs")
 UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
 UPDATES = ("updates", "fused updates")  # one of them is known, unless the optimiser is a user's own
 COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
@@ -97,6 +98,8 @@ class _Operations(TorchDispatchMode):
                 self.tally.add("float32 FLOPs", operations)
             if getattr(_recomputing, "is_on", False):
                 self.tally.add("recomputed FLOPs", operations)
+            if _lies_channels_last(args[0]):
+                self.tally.add("channels-last FLOPs", operations)
         elif name.startswith(COLLECTIVE_OPERATORS):
             self._collective(name, args)
         elif name.startswith("c10d.send."):
@@ -117,6 +120,12 @@ class _Operations(TorchDispatchMode):
         if name.startswith(("c10d.allreduce_.", "c10d.allreduce_coalesced_.")):
             self.tally.add("all-reduces", 1)
             self.tally.add("all-reduced bytes", _bytes(args[0]))
+
+
+def _lies_channels_last(factor: Any) -> bool:
+    """Whether it is images in this layout and, if they have several channels and pixels, in no other."""
+    images = isinstance(factor, Tensor) and factor.dim() == 4
+    return images and factor.is_contiguous(memory_format=torch.channels_last) and not factor.is_contiguous()
 
 
 def _bytes(tensors: Any) -> int:

@@ -12,7 +12,7 @@ Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019); R
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings, change_forward, in_layout
 from scalecard.workloads.workload import BATCH_NORM
 
 STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwiseParallel}
@@ -53,6 +53,21 @@ def sharded(
             module, mesh=mesh, reshard_after_forward=parameters, mp_policy=policy or MixedPrecisionPolicy(), **options
         )
     return model
+
+
+def lay_channels_last(model: nn.Module) -> None:
+    """Let each nn.Conv2d lay its weight channels last in its forward, as those of other layouts are in any case."""
+    for module in model.modules():
+        if type(module) is nn.Conv2d:
+            change_forward(module, _with_weight_laid)
+
+
+def _with_weight_laid(_forward: Callable[..., Any]) -> Callable[..., Any]:
+    def run(convolution: nn.Conv2d, images: Tensor) -> Tensor:
+        made: Tensor = convolution._conv_forward(images, in_layout(convolution.weight, True), convolution.bias)
+        return made
+
+    return run
 
 
 def is_tied(block: nn.Module, model: nn.Module) -> bool:

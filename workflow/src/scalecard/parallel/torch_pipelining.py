@@ -4,7 +4,8 @@ rank 0   stage 0, and of an interleaved schedule also stage 2
 rank 1   stage 1                                  and stage 3
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,9 +15,32 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from scalecard.parallel.gradients import clip, squared_norm
 from scalecard.parallel.model_parallel import Loss, average
 from scalecard.workloads.nested import Tree
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings, in_layout
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
+
+
+class _Laid(torch.autograd.Function):
+    """Images channels last; the gradient that comes back for them is contiguous again."""
+
+    @staticmethod
+    def forward(_context: Any, images: Tensor) -> Tensor:
+        laid: Tensor = in_layout(images, True)
+        return laid.view_as(laid)
+
+    @staticmethod
+    def backward(_context: Any, gradient: Tensor) -> Tensor:
+        return gradient.contiguous()
+
+
+def channels_last_within(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A stage's forward whose images lie channels last in between: the library sends contiguous tensors alone."""
+
+    def run(stage: nn.Module, images: Tensor) -> Tensor:
+        made: Tensor = forward(stage, _Laid.apply(images))
+        return made.contiguous()
+
+    return run
 
 
 class LibraryPipeline:

@@ -27,11 +27,11 @@ from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
-from scalecard.parallel.compiled import Compiled, no_compiler
-from scalecard.parallel.gradients import no_sync
+from scalecard.parallel.gradients import clip, no_sync, squared_norm
 from scalecard.parallel.trainer import Trainer
-from scalecard.workloads.nested import Tree, leaves, mapped
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads.compiled import Compiled, no_compiler
+from scalecard.workloads.nested import Tree, leaves, rows
+from scalecard.workloads.recipe import OptimizerSettings, in_layout
 from scalecard.workloads.reference import trainable
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
@@ -52,7 +52,8 @@ def cannot(rung: str, device: torch.device, model: nn.Module, ranks: int) -> str
 class TunedStep:
     """Forward and backward over every part of a batch, whose gradients add up to their mean; then one update.
 
-    `model` has the parameters; `module` is what is called, the model itself or wrapped by DDP. Parts are equally large.
+    `model` has the parameters; `module` is what is called, the model itself or wrapped by DDP. Gradients are clipped as
+    the optimiser's settings say.
     """
 
     def __init__(
@@ -66,11 +67,12 @@ class TunedStep:
         optimizer: OptimizerSettings,
     ) -> None:
         self.module, self.rungs = module, frozenset(rungs)
-        self.parts = [in_layout(part, self.rungs) for part in parts]
+        self.parts = [self._in_layout(part) for part in parts]
         self.parameters = trainable(model)
         self.device = self.parameters[0].device
         self._runtime = runtime_of(self.device)
         self.optimizer = optimizer.build(self.parameters, fused="fused" in self.rungs)
+        self.max_norm = optimizer.clip
 
         def forward(inputs: Tree, targets: Tree) -> Tensor:
             return loss(module(inputs), targets)
@@ -79,6 +81,10 @@ class TunedStep:
         self._forward = self.compiled or forward
         self._graphs: dict[bool, tuple[Callable[[], None], list[Tensor | None]]] = {}
         self._thread = own_thread(self.device) if "benchmark" in self.rungs else None
+
+    def _in_layout(self, part: Part) -> Part:
+        made: Part = in_layout(part, "channels_last" in self.rungs)
+        return made
 
     def __call__(self) -> None:
         self._call(self._step)
@@ -91,7 +97,7 @@ class TunedStep:
 
     def on(self, part: Part) -> None:
         """A step on another batch: a graph reads where its first one lay, and takes no other size."""
-        part, recorded = in_layout(part, self.rungs), "graphs" in self.rungs and self.parts
+        part, recorded = self._in_layout(part), "graphs" in self.rungs and self.parts
         if recorded and [new.shape for new in leaves(part)] == [kept.shape for kept in leaves(self.parts[0])]:
             for kept, new in zip(leaves(self.parts[0]), leaves(part), strict=True):
                 kept.copy_(new)
@@ -109,15 +115,18 @@ class TunedStep:
                 self._replay()
             else:
                 self._backward(self.parts if odd is None else [odd])
+            if self.max_norm:
+                clip(self.optimizer, squared_norm(self.optimizer), self.max_norm)
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def _backward(self, parts: Sequence[Part]) -> None:
+        whole = sum(rows(inputs) for inputs, _ in parts)
         for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
             with no_sync(self.module) if left else nullcontext():
                 with torch.autocast(self.device.type, torch.bfloat16, enabled="bf16" in self.rungs):
                     value = self._forward(inputs, targets)
-                (value / len(parts) if len(parts) > 1 else value).backward()
+                (value * (rows(inputs) / whole) if len(parts) > 1 else value).backward()
 
     def _replay(self) -> None:
         """A graph always writes the same gradients; whether dropout draws is part of it."""
@@ -150,7 +159,7 @@ class TunedTrainer(Trainer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_layout(self.model, self.rungs)
+        in_layout(self.model, "channels_last" in self.rungs)
         self.tuned = TunedStep(
             self.model, self.model, [], self.rungs, loss=functional.cross_entropy, optimizer=OptimizerSettings(self.lr)
         )
@@ -158,15 +167,6 @@ class TunedTrainer(Trainer):
 
     def step(self, images: Tensor, labels: Tensor) -> None:
         self.tuned.on((images, labels))
-
-
-def in_layout(tree: Any, rungs: Iterable[str]) -> Any:
-    """A model as it is, or images channel by channel of a pixel, if that is among the rungs."""
-    if "channels_last" not in rungs:
-        return tree
-    if isinstance(tree, nn.Module):
-        return tree.to(memory_format=torch.channels_last)
-    return mapped(lambda t: t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t, tree)
 
 
 def own_thread(device: torch.device) -> ThreadPoolExecutor:

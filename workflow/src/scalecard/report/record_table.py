@@ -30,6 +30,7 @@ COUNTED = {
     "FLOPs": "arithmetic",
     "float32 FLOPs": "of it in float32",
     "recomputed FLOPs": "of it recomputed",
+    "channels-last FLOPs": "of it channels last",
     "all-reduced bytes": "sent in all-reduces",
     "collective bytes": "in collectives",
     "sent bytes": "sent to another rank",

@@ -14,7 +14,9 @@ optimiser of the workload's own file gets these, too.
 In bf16 autocast rounds the factors and results of products and convolutions to bfloat16; parameters and gradients stay
 float32. FSDP2 does so by a policy of its own (parallel/sharded.py). With checkpointing a block keeps nothing but its
 inputs for the backward, which runs its forward again; if it is selective, a block also keeps the results of attention
-and of its first, third, fifth ... product or convolution, which are not computed again.
+and of its first, third, fifth ... product or convolution, which are not computed again. With `channels_last` images and
+the weights of convolutions lie in memory channel by channel of a pixel. With `compile` the forward of each block is
+compiled, with its backward (compiled.py).
 
 Sources: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019; Kalamkar et al., A Study of BFLOAT16
 for Deep Learning Training, 2019; Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016;
@@ -35,7 +37,7 @@ from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
-from scalecard.workloads.nested import leaves
+from scalecard.workloads.nested import leaves, mapped
 
 Precision = Literal["float32", "bf16", "auto"]
 Checkpointing = Literal["none", "blocks", "selective"]
@@ -45,6 +47,7 @@ BETAS = (0.9, 0.95)
 EPSILON, WEIGHT_DECAY = 1.0, 1e-6
 OUR_CONSTANTS = {"eps": EPSILON, "weight_decay": WEIGHT_DECAY}  # by PyTorch's names
 FUSING = ("cuda",)  # types of devices
+IMAGES = 4  # dimensions of them, and of the weights of their convolutions
 PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.convolution)
 ATTENTION = [each for each in flop_registry if "attention" in str(each) and "backward" not in str(each)]
 
@@ -74,6 +77,8 @@ class Recipe:
     checkpointing: Checkpointing = "none"
     accumulate: int = 1
     clip: float = 0.0
+    channels_last: bool = False
+    compile: bool = False
 
     def others(self, precisions: Iterable[Precision], checkpointing: Iterable[Checkpointing]) -> list["Recipe"]:
         """Every other one of these that is like it in all else; its own precision is as on GPUs, if it is left open."""
@@ -190,6 +195,15 @@ def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(kinds.values())
 
 
+def in_layout(tree: Any, channels_last: bool) -> Any:
+    """A model or a batch as it is, or with images, or the weights of convolutions, channel by channel of a pixel."""
+    if not channels_last:
+        return tree
+    if isinstance(tree, nn.Module):
+        return tree.to(memory_format=torch.channels_last)
+    return mapped(lambda t: t.to(memory_format=torch.channels_last) if t.dim() == IMAGES else t, tree)
+
+
 def under_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, computed under autocast where the first tensor that it gets lies."""
 
@@ -236,19 +250,21 @@ def checkpointed(function: Callable[..., Any], how: Checkpointing) -> Callable[.
     """The function under activation checkpointing of this kind."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(_CountedRecompute(function), *args, **checkpoint_options(how), **kwargs)
+        # What traces a forward to compile it cannot trace what counts.
+        counted = function if torch.compiler.is_compiling() else _CountedRecompute(function)
+        return checkpoint(counted, *args, **checkpoint_options(how), **kwargs)
 
     return run
 
 
 def checkpoint_forward(module: nn.Module, how: Checkpointing) -> None:
     """Let the module's forward run again in the backward."""
-    _change_forward(module, partial(checkpointed, how=how))
+    change_forward(module, partial(checkpointed, how=how))
 
 
 def autocast_forward(module: nn.Module) -> nn.Module:
     """The module, whose forward computes in bfloat16 from now on."""
-    _change_forward(module, under_autocast)
+    change_forward(module, under_autocast)
     return module
 
 
@@ -263,7 +279,7 @@ def not_called(model: nn.Module, blocks: Sequence[nn.Module], inputs: Any) -> st
     return f"the model calls {len(called)} of {len(blocks)} blocks that it has" if missing else ""
 
 
-def _change_forward(module: nn.Module, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def change_forward(module: nn.Module, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """The module gets a class of its own, which copies and replicas of nn.DataParallel keep.
 
     A forward that belonged to the object would go on computing with the parameters of the first.

@@ -29,6 +29,7 @@ from scalecard.workloads.builtin import (
     resnet50,
     toy,
 )
+from scalecard.workloads.compiled import compile_blocks
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 from scalecard.workloads.recipe import (
     TEXTBOOKS,
@@ -37,6 +38,7 @@ from scalecard.workloads.recipe import (
     Recipe,
     autocast_forward,
     checkpoint_forward,
+    in_layout,
     under_autocast,
 )
 
@@ -116,13 +118,22 @@ class Workload:
 
     @property
     def as_reference(self) -> Self:
-        """As the plain loop trains it: it enters autocast itself, and recomputes nothing."""
-        return replace(self, recipe=Recipe(self.recipe.optimizer))
+        """As the plain loop trains it: it enters autocast itself, and neither recomputes nor compiles anything.
+
+        Its images lie as the recipe says: roundings depend on it, which batch normalisation of few values magnifies.
+        """
+        return replace(self, recipe=Recipe(self.recipe.optimizer, channels_last=self.recipe.channels_last))
+
+    @property
+    def uncompiled(self) -> Self:
+        """The same, whose blocks run as they are written."""
+        return replace(self, recipe=replace(self.recipe, compile=False))
 
     @property
     def flop_counts(self) -> list[str]:
         """The operations that are counted of a step, by the names of counting.py."""
-        return ["FLOPs", *["float32 FLOPs"] * self.in_bf16, *["recomputed FLOPs"] * self.recomputes]
+        recipe = {"float32": self.in_bf16, "recomputed": self.recomputes, "channels-last": self.recipe.channels_last}
+        return ["FLOPs", *(f"{kind} FLOPs" for kind, counted in recipe.items() if counted)]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -144,9 +155,11 @@ class Workload:
         """The model, with the same parameters each time, which computes as the recipe says."""
         values = json.dumps(self._values_for("model"))
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
-        if self.recomputes:
-            for block in self.wrappable_blocks(model):
-                checkpoint_forward(block, self.recipe.checkpointing)
+        in_layout(model, self.recipe.channels_last)
+        if self.recipe.compile:
+            compile_blocks(self.wrappable_blocks(model))
+        for block in self.wrappable_blocks(model) if self.recomputes else ():
+            checkpoint_forward(block, self.recipe.checkpointing)
         if self.exact:
             return model.double().eval()
         return (autocast_forward(model) if self.in_bf16 else model).train(not self.frozen)
@@ -194,7 +207,8 @@ class Workload:
     def placed(self, device: torch.device, tensor: Tensor, *, non_blocking: bool = False) -> Tensor:
         """A tensor of a batch on a device, in the precision in which the model computes."""
         dtype = torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype
-        return tensor.to(device, dtype, non_blocking=non_blocking)
+        placed: Tensor = in_layout(tensor.to(device, dtype, non_blocking=non_blocking), self.recipe.channels_last)
+        return placed
 
     def dataset(self) -> Any:
         """What a DataLoader reads, the same each time; None if the workload says nothing of it."""

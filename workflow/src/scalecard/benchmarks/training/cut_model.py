@@ -113,7 +113,7 @@ def _handed_over(workload: Workload, cuts: Cuts, device: torch.device) -> tuple[
 
     On the device, whose autocast computes other operations in float32 than that of the host.
     """
-    _, modules = cut(workload, cuts)
+    _, modules = cut(workload.uncompiled, cuts)
     value, found = workload.batch(1, device)[0], []
     for module in modules[:-1]:  # with gradients, as below
         value = module.to(device).eval()(value).detach()
@@ -165,9 +165,9 @@ def given(staged: CutWorkload, device: torch.device) -> Sequence[Given]:
     """
     on_host = partial(mapped, partial(torch.Tensor.to, device=HOST))
     value, targets = staged.workload.batch(staged.workload.batch_size, device)
-    found = [on_host(value)]
+    found, plain = [on_host(value)], replace(staged, workload=staged.workload.uncompiled)
     for stage in range(staged.num_stages - 1):  # with gradients, or PyTorch fuses what then has other types
-        value = staged.stage(stage).to(device)(value).detach()
+        value = plain.stage(stage).to(device)(value).detach()
         found.append(on_host(value))
     *first, last = found
     return [*map(Given, first), Given(last, on_host(targets), staged.workload.loss)]

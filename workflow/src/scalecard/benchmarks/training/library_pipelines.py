@@ -11,9 +11,10 @@ from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.device_mesh import mesh, pipeline_group
 from scalecard.parallel.step import state_of
-from scalecard.parallel.torch_pipelining import LibraryPipeline
+from scalecard.parallel.torch_pipelining import LibraryPipeline, channels_last_within
 from scalecard.records import strategies as kinds
 from scalecard.workloads.nested import rows
+from scalecard.workloads.recipe import change_forward
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import HOST
@@ -40,8 +41,11 @@ def pipeline(
     model, stages = cut_model.cut(workload, cuts)
     if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
+    of_rank = {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)}
+    for stage in of_rank.values() if workload.recipe.channels_last else ():
+        change_forward(stage, channels_last_within)
     made = LibraryPipeline(
-        {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
+        of_rank,
         num_stages,
         workload.shared(ctx.device, ctx.rank // depth, replicas),
         schedule=schedule,

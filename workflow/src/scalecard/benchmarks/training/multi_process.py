@@ -94,11 +94,16 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
 
 
 def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
-    """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
+    """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well.
+
+    FSDP2 sets the precision itself, and takes no parameters that lie channels last: each convolution then lays its own.
+    """
     workload, on_host = at.workload, kind is kinds.FSDP_OFFLOAD
     if on_host and ctx.device.type == "cpu":
         raise CannotBe(ON_HOST)
-    model = workload.with_precision("float32").network(HOST)
+    model = replace(workload, recipe=replace(workload.recipe, precision="float32", channels_last=False)).network(HOST)
+    if workload.recipe.channels_last:
+        sharded.lay_channels_last(model)
     try:
         cut_model.blocks_of(workload, model)  # CannotBe if they do not have all of its parameters
         blocks = [block for block in workload.wrappable_blocks(model) if not sharded.is_tied(block, model)]

@@ -24,6 +24,7 @@ from scalecard.workloads.workload import HOST, Workload
 
 NORM_BYTES = 4  # of the squared norm of a stage's gradients
 ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+REPLICAS = "the replicas of nn.DataParallel are made anew for every forward, in which they would be compiled anew"
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ def _data_parallel(devices: Sequence[Device], references: References, at: Settin
     workload, first = at.workload, devices[0]
     if first.torch.type == "cpu":
         raise CannotBe(ON_CPU)
+    if workload.recipe.compile:
+        raise CannotBe(REPLICAS)
     model = workload.network(first.torch)
     wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
     batch = workload.batch(workload.batch_size, first.torch)

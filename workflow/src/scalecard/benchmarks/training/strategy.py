@@ -1,7 +1,8 @@
 """A way to train a workload, and how it is built: its subject, what it must do, and where it cannot be."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from scalecard.measuring.training_subject import training
 from scalecard.records.axes import Case
 from scalecard.records.record import Check
 from scalecard.records.strategies import Strategy
+from scalecard.workloads.compiled import Compiled, compiled_code
 from scalecard.workloads.workload import Workload
 
 STEP, LOCAL, UPDATE = "step_time", "local_time", "update_time"
@@ -86,7 +88,24 @@ def trained(
         module=modules[0],
         **more,
     )
-    return in_train_mode(subject, at.workload, modules)
+    subject = in_train_mode(subject, at.workload, modules)
+    return with_compilation_checked(subject, compiled_code(modules)) if at.workload.recipe.compile else subject
+
+
+def with_compilation_checked(subject: Subject, code: Collection[Compiled]) -> Subject:
+    """The subject, and whether compiled code ran in every forward: checked once it is proven and once it is timed.
+
+    Where torch.compile gives up, it runs the plain code and says nothing.
+    """
+
+    def check() -> Iterator[Check]:
+        plain = sum(each.plain_calls + (not each.calls) for each in code)
+        dtype = str(next(iter(subject.parameters())).dtype).removeprefix("torch.")
+        yield Check(name="forwards in which no compiled code ran", dtype=dtype, difference=plain, tolerance=0.0)
+
+    return replace(
+        subject, prove=lambda: chain(subject.prove(), check()), after=lambda: chain(subject.after(), check())
+    )
 
 
 def in_train_mode(subject: Subject, workload: Workload, modules: Sequence[nn.Module]) -> Subject:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import torch
 from torch import nn
@@ -13,7 +12,12 @@ from torch import nn
 from scalecard import progress
 from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, timed, tried
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
-from scalecard.benchmarks.training.strategy import StrategyBuilder, in_train_mode, trained
+from scalecard.benchmarks.training.strategy import (
+    StrategyBuilder,
+    in_train_mode,
+    trained,
+    with_compilation_checked,
+)
 from scalecard.distributed.context import RankContext
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject
@@ -21,13 +25,12 @@ from scalecard.measuring.proof import same_losses
 from scalecard.measuring.stopping_rule import TRIALS_SHARE, Rule, budget_over, part_of_budget
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.step import state_of
-from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot, in_layout
+from scalecard.parallel.tuned_step import ROUNDING, Roundings, TunedStep, cannot
 from scalecard.records.axes import DTYPES, RUNGS, Case, combination
 from scalecard.records.record import Check, Reason, Record
 from scalecard.records.strategies import DDP, SINGLE, Strategy
 from scalecard.workloads import reference
-from scalecard.workloads.nested import chunks, rows
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.workloads.recipe import OptimizerSettings, in_layout
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, Workload
 
@@ -68,6 +71,10 @@ class Combination:
         """Whether the operations of its steps go through PyTorch's dispatcher, so that they can be counted."""
         return not {"compile", "graphs"} & {*self.rungs}
 
+    def sizes(self, workload: Workload, devices: int) -> tuple[int, ...]:
+        """Samples of every part that so many devices forward at a time, of a whole batch."""
+        return workload.micro_batch_sizes(*[workload.batch_size // (devices * self.count)] * self.count * devices)
+
     def updates(self, optimizer: OptimizerSettings, steps: int = 1) -> dict[str, float]:
         """What counts those of so many steps, and how many: one by a single kernel is another thing."""
         if "fused" in self.rungs:
@@ -101,16 +108,15 @@ def subject(
     If it is not `compared`, nothing but float64 is: the memory is too small for the plain loop as it is timed.
     """
     workload = at.workload
-    model = in_layout(workload.network(ctx.device), combination.rungs)
+    model = in_layout(workload.network(ctx.device), "channels_last" in combination.rungs)
     shared = trainable(model) if ctx.world_size > 1 else []
     module = wrap(model, ctx) if shared else model
     inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
-    each = rows(inputs) // combination.count
-    parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
+    whole = combination.sizes(workload, ctx.world_size)
+    sizes = whole[: len(whole) // ctx.world_size]
+    parts = [(part.inputs, part.targets) for part in reference.split(inputs, targets, sizes)]
     optimizer = workload.optimizer_settings
     step = TunedStep(model, module, parts, combination.rungs, loss=workload.loss, optimizer=optimizer)
-    sizes = (each,) * combination.count
-    whole = sizes * ctx.world_size
     counts = {**combination.updates(optimizer), "optimizer bytes": optimizer.state_bytes(trainable(model))}
     if combination.seen:
         rounded = workload.with_precision("bf16" if "bf16" in combination.rungs else "float32")
@@ -132,12 +138,12 @@ def subject(
     if not workload.exact and (combination.rounding or not compared):
         prove = partial(_proven_by_loss, combination, ctx, references, at, step, model, whole, compared)
         made = in_train_mode(replace(made, prove=prove), workload, [module])
-    return with_compilation_checked(made, step)
+    return with_compilation_checked(made, [step.compiled]) if step.compiled else made
 
 
 def plain_loops(combination: Combination, references: RoundedReferences, at: Setting) -> Subject:
     """All that such a step is compared with as it is timed, to see whether it fits; `references` keeps the results."""
-    sizes = (at.workload.batch_size // (at.devices * combination.count),) * combination.count * at.devices
+    sizes = combination.sizes(at.workload, at.devices)
     rung = combination.rounding
     work = partial(references.losses, at.workload, sizes, rung) if rung else references.at(at.workload, sizes)
     return Subject(work=work, prove=tuple)
@@ -162,22 +168,6 @@ def _proven_by_loss(
         ours = reference.loss_of(model, reference.split(inputs, targets, sizes), workload.loss)
         name = f"{workload.name}, {DTYPES[rung]}, after 1 step"
         yield from same_losses(name, DTYPES[rung], ours, *references.losses(workload, sizes, rung))
-
-
-def with_compilation_checked(subject: Subject, step: TunedStep) -> Subject:
-    """If the step is compiled, checks as well that compiled code ran in every forward, once proven and once timed.
-
-    Where torch.compile gives up, it runs the plain code and says nothing.
-    """
-    if not (code := step.compiled):
-        return subject
-
-    def check() -> Iterator[Check]:
-        dtype = str(step.parameters[0].dtype).removeprefix("torch.")
-        name = "forwards in which no compiled code ran"
-        yield Check(name=name, dtype=dtype, difference=code.plain_calls, tolerance=0.0)
-
-    return replace(subject, prove=lambda: chain(subject.prove(), check()), after=check)
 
 
 @dataclass(frozen=True)

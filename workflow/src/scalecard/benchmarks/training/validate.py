@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from scalecard import progress
+from scalecard.benchmarks.training.recipe_checks import cannot_be_trained_so
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
@@ -165,8 +166,8 @@ def check_values(workload: Workload) -> None:
                     workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
-    if workload.recomputes and (problem := _not_recomputed(workload, model, batch[0])):
-        raise NotAWorkload(workload, f"recipe.checkpointing = {workload.recipe.checkpointing}: {problem}")
+    if problem := cannot_be_trained_so(workload, model, batch):
+        raise NotAWorkload(workload, problem)
     if workload.recipe.optimizer == "own":
         _check_optimizer(workload, model)
     check_dataset(workload, batch)
@@ -221,23 +222,6 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
-def _not_recomputed(workload: Workload, model: nn.Module, inputs: Tree) -> str:
-    """Why its blocks cannot be, or ''."""
-    if problem := recipes.not_called(model, workload.wrappable_blocks(model), inputs):
-        return f"{problem}; blocks(model) must return modules that it calls, not new ones"
-    return _cannot_keep(workload) if workload.recipe.checkpointing == "selective" else ""
-
-
-def _cannot_keep(workload: Workload) -> str:
-    """Why what the selective form keeps cannot be used in the backward, or ''."""
-    plain, (inputs, targets) = workload.with_precision("float32"), workload.batch(2, HOST)
-    try:
-        plain.loss(plain.network(HOST)(inputs), targets).backward()
-    except RuntimeError as error:
-        return f"its backward raises {str(error).splitlines()[0]}; a kept result must not be changed in place"
-    return ""
-
-
 def _check_optimizer(workload: Workload, model: nn.Module) -> None:
     """Called once the backward has left gradients."""
     with _naming_errors(workload, "optimizer(parameters)"):
@@ -287,8 +271,8 @@ def by_other_recipes(
     draws = bool(others) and _draws(workload)
     for other in others:
         why_not = recipes.lacks_bf16(device) if other.in_bf16 else ""
-        if other.recomputes and not why_not:
-            why_not = _not_recomputed(other, other.as_reference.network(HOST), other.batch(2, HOST)[0])
+        if not why_not:
+            why_not = cannot_be_trained_so(other, other.as_reference.network(HOST), other.batch(2, HOST))
         yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not
 
 

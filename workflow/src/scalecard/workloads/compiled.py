@@ -1,4 +1,4 @@
-"""torch.compile as a step uses it: what is missing for it here, an empty cache of the ranks, and whether code ran."""
+"""torch.compile of a step or of blocks: what is missing for it here, an empty cache of code, and whether code ran."""
 
 import fcntl
 import os
@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from scalecard.distributed.context import RankContext
-from scalecard.hardware import host
+from scalecard.hardware import devices, host
 from scalecard.time_spent import Activity, spent_on
+from scalecard.workloads.recipe import change_forward
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 MOST_WORKERS = 32  # of one process, as inductor has it
@@ -43,16 +45,17 @@ def no_compiler(device: torch.device) -> str:
 def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
     """Everything is compiled anew meanwhile, into a temporary folder: a container's other folders are read-only.
 
-    The ranks, which are on one node, share the folder and the cores. Of each graph of a forward the first that comes
+    The ranks of a node share the folder and the cores. Of each graph of a forward the first that comes
     makes the code, and the others find its kernels there.
     """
     global _turns
     before = {name: os.environ.get(name) for name in CACHES}
     make = partial(tempfile.TemporaryDirectory, prefix="scalecard-compiled-", ignore_cleanup_errors=True)
-    with make() if ctx.leads else nullcontext("") as made:
-        folder = Path(ctx.all_gather(made)[0])
+    each = ctx.world_size // ctx.layout.nodes
+    with make() if ctx.rank % each == 0 else nullcontext("") as made:
+        folder = Path(ctx.all_gather(made)[ctx.rank - ctx.rank % each])
         os.environ.update({name: str(folder / name.lower()) for name in CACHES})
-        _turns = _Turns(folder, max(1, min(MOST_WORKERS, host.usable_cores() // ctx.world_size)))
+        _turns = _Turns(folder, max(1, min(MOST_WORKERS, host.usable_cores() // each)))
         try:
             yield
             ctx.barrier()  # nobody needs the folder any more
@@ -99,13 +102,44 @@ class Compiled:
         self._compiled = torch.compile(function, backend=partial(_graph, self._ran), dynamic=False)
         self.plain_calls = 0
 
-    def __call__(self, *args: Any) -> Any:
+    @property
+    def calls(self) -> int:
+        """How often compiled code ran."""
+        return self._ran.times
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch._dynamo.config.recompile_limit != MANY:  # dynamo's settings are held per thread
             torch._dynamo.config.recompile_limit = MANY
         before = self._ran.times
-        result = self._compiled(*args)
+        result = self._compiled(*args, **kwargs)
         self.plain_calls += self._ran.times == before
         return result
+
+
+def compile_blocks(blocks: Iterable[nn.Module]) -> None:
+    """Let forwards of blocks, and their backwards, run as compiled code; as they are written, while they are counted.
+
+    The dispatcher, which counts, does not see what compiled code does. Blocks of one class share the code.
+    """
+    made = dict[type[nn.Module], Compiled]()
+    for block in blocks:
+        code = made.setdefault(type(block), Compiled(type(block).forward))
+        change_forward(block, partial(_unless_counted, code))
+
+
+def _unless_counted(code: Compiled, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return (forward if devices.observers else code)(*args, **kwargs)
+
+    run.code = code  # type: ignore[attr-defined]
+    return run
+
+
+def compiled_code(modules: Iterable[nn.Module]) -> set[Compiled]:
+    """Of all blocks of these modules that compile_blocks() has changed."""
+    kinds = {kind for each in modules for module in each.modules() for kind in type(module).__mro__}
+    found = (getattr(vars(kind).get("forward"), "code", None) for kind in kinds)
+    return {code for code in found if code}
 
 
 @dataclass
