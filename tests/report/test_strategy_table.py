@@ -68,6 +68,15 @@ def test_the_share_of_the_peak_counts_what_the_model_needs(result: Result) -> No
     assert row(result, "DDP")["MFU"] == "19.9 %"
 
 
+def test_the_share_of_the_peak_is_known_of_a_model_that_one_device_cannot_hold(result: Result) -> None:
+    """By the operations of one sample of 4 tokens that were counted without data."""
+    records = [record for record in result.records if record.text("strategy", "") != SINGLE.name]
+    case: Case = {"workload": "gpt", "unit": "tokens", "units": 4}
+    needed = Record(case=case, metric="model_operations", unit="FLOP", samples=[[4e12]])
+    assert row(replace(result, records=[*records, needed]), "DDP")["MFU"] == "19.9 %"
+    assert row(replace(result, records=records), "DDP")["MFU"] == ""
+
+
 def test_the_fastest_comes_first_of_its_number_of_devices(result: Result) -> None:
     names = [cells[1].text for cells in strategies.overview(result).rows]
     assert names == [SINGLE.name, "DDP", "model parallel", "DDP"]

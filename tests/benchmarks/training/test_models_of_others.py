@@ -234,6 +234,8 @@ def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkey
     steps = [record for record in records if record.metric == "step_time"]
     failed = {str(record.case["strategy"]): record.reason for record in steps if record.status == "failed"}
     assert failed == dict.fromkeys(("single device", "model parallel"), Reason.OUT_OF_MEMORY)
+    (needed,) = [record for record in records if record.metric == "model_operations"]
+    assert (needed.samples, needed.case["units"]) == ([[352.0]], 1), "3 x 128, but for 32 of the gradient of the inputs"
     assert trained(records, "small_device", 2) >= {"DDP", "FSDP parameters", "our gpipe", "torch gpipe"}
     assert played(records, 2) == {"our gpipe", "our 1f1b"}
 

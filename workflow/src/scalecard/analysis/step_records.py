@@ -41,11 +41,17 @@ def counted(record: Record, name: str) -> float | None:
     return next((count.counted for count in record.work if count.name == name), None)
 
 
-def operations_each(alone: Record | None) -> float:
-    """The operations that the model needs, of one device's step per sample or token; 0 if they were not counted."""
+def operations_each(result: Result, workload: str) -> float:
+    """The operations that the model needs per sample or token; 0 if they were not counted.
+
+    Those of one device's step or, if none could hold it, of one sample without data.
+    """
+    alone = single(result, workload)
     flops = alone and counted(alone, "FLOPs")
-    flops = alone and flops and flops - (counted(alone, "recomputed FLOPs") or 0.0)
-    return flops / alone.integer("units") if alone and flops else 0.0
+    if alone and flops:
+        return (flops - (counted(alone, "recomputed FLOPs") or 0.0)) / alone.integer("units")
+    without_data = result.find("model_operations", workload=workload)
+    return without_data.median / without_data.integer("units") if without_data and without_data.samples else 0.0
 
 
 def recomputed_share(alone: Record) -> float:

@@ -27,7 +27,7 @@ from scalecard.benchmarks.training.checkpoint_cost import SAVE
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
-from scalecard.benchmarks.training.strategy import StrategyBuilder
+from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder
 from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, by_other_recipes, examined
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
@@ -36,6 +36,7 @@ from scalecard.hardware.devices import open_devices
 from scalecard.hardware.failures import in_one_line
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
+from scalecard.measuring.counting import flops
 from scalecard.measuring.spec import Common, EachOnce, Positive
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Synchronised
@@ -230,6 +231,18 @@ def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, firs
             yield record
         if first:
             yield from played(found, turn.workload.recipe)
+        if first and turn.layout.ranks == 1 and not any(one.samples for one in found if one.metric == STEP):
+            yield _model_operations(turn.workload)
+
+
+def _model_operations(workload: Workload) -> Record:
+    """Of training on one sample, counted without data: no device held the model, whose step would have told."""
+    case: Case = {"workload": workload.name, "unit": workload.unit, "units": workload.units(1)}
+    try:
+        needed = flops(workload.without_data()[1])
+    except Exception as error:  # whatever a user's model does with values that it does not have
+        return Record.skipped(case, in_one_line(error), metric="model_operations", unit="FLOP")
+    return Record(case=case, metric="model_operations", unit="FLOP", samples=[[needed]])
 
 
 def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:

@@ -37,7 +37,7 @@ from scalecard.records.redact import without_paths
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 
 BOUND = 0.9  # of the time
-Unit = Literal["s", "B", "fraction", "count", "B/s", "samples"]
+Unit = Literal["s", "B", "fraction", "count", "B/s", "samples", "FLOP"]
 WithoutPaths = PlainSerializer(without_paths, return_type=Settings)
 POWER_CAP = "power cap"  # a reason that is normal
 

@@ -21,6 +21,7 @@ SHOW = {
     "count": "{:.0f}".format,
     "B/s": formatting.byte_rate,
     "samples": "{:.0f} samples".format,
+    "FLOP": formatting.count_flops,
 }
 # What the last of a record's samples is, where they are no repetitions of one number.
 LAST_SAMPLE = {"accuracy": "after the last epoch", "errors": "after the load; {:.0f} before it"}

@@ -200,7 +200,7 @@ def _row(result: Result, record: Record) -> dict[str, str | Cell]:
 def step_cells(result: Result, record: Record, alone: Record | None, gain: Cell) -> dict[str, str | Cell]:
     """What is known of a step beside one device's."""
     rate = record.integer("units") / record.median
-    each, mfu = step_records.operations_each(alone), EMPTY
+    each, mfu = step_records.operations_each(result, record.text("workload")), EMPTY
     peak = limits.of_products(result, step_records.dtype_of(record))
     if each and peak:
         share = each * rate / (record.integer("devices") * peak.rate * 1e12)
