@@ -19,7 +19,7 @@ class LoneRank:
     leads: bool = True
     alone: bool = True
     spans_nodes: bool = False
-    layout: Layout = Layout(1)
+    layout: Layout = field(default_factory=lambda: Layout(1))
     control: Any = None  # no process group: PyTorch then works without ranks
 
     def synchronize(self) -> None:

@@ -12,7 +12,7 @@ Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019); R
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -62,12 +62,9 @@ def lay_channels_last(model: nn.Module) -> None:
             change_forward(module, _with_weight_laid)
 
 
-def _with_weight_laid(_forward: Callable[..., Any]) -> Callable[..., Any]:
-    def run(convolution: nn.Conv2d, images: Tensor) -> Tensor:
-        made: Tensor = convolution._conv_forward(images, in_layout(convolution.weight, True), convolution.bias)
-        return made
-
-    return run
+def _with_weight_laid(convolution: nn.Conv2d, images: Tensor) -> Tensor:
+    made: Tensor = convolution._conv_forward(images, in_layout(convolution.weight, True), convolution.bias)
+    return made
 
 
 def is_tied(block: nn.Module, model: nn.Module) -> bool:

@@ -19,7 +19,7 @@ from torch import nn
 from scalecard.distributed.context import RankContext
 from scalecard.hardware import devices, host
 from scalecard.time_spent import Activity, spent_on
-from scalecard.workloads.recipe import change_forward
+from scalecard.workloads.recipe import Checkpointing, change_forward, checkpointed
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 MOST_WORKERS = 32  # of one process, as inductor has it
@@ -116,18 +116,22 @@ class Compiled:
         return result
 
 
-def compile_blocks(blocks: Iterable[nn.Module]) -> None:
-    """Let forwards of blocks, and their backwards, run as compiled code; as they are written, while they are counted.
+def compile_blocks(blocks: Iterable[nn.Module], how: Checkpointing = "none") -> None:
+    """Let forwards of blocks, recomputed or not, run as compiled code; as they are written, while they are counted.
 
     The dispatcher, which counts, does not see what compiled code does. Blocks of one class share the code.
     """
-    made = dict[type[nn.Module], Compiled]()
+    made = dict[type[nn.Module], Callable[..., Any]]()
     for block in blocks:
-        code = made.setdefault(type(block), Compiled(type(block).forward))
-        change_forward(block, partial(_unless_counted, code))
+        kind = type(block)
+        if kind not in made:
+            made[kind] = _unless_counted(kind.forward if how == "none" else checkpointed(kind.forward, how))
+        change_forward(block, made[kind])
 
 
-def _unless_counted(code: Compiled, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _unless_counted(forward: Callable[..., Any]) -> Callable[..., Any]:
+    code = Compiled(forward)
+
     def run(*args: Any, **kwargs: Any) -> Any:
         return (forward if devices.observers else code)(*args, **kwargs)
 

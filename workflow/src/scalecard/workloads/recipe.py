@@ -26,7 +26,6 @@ Liang et al., TorchTitan, 2024, for what the selective form keeps.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -259,12 +258,12 @@ def checkpointed(function: Callable[..., Any], how: Checkpointing) -> Callable[.
 
 def checkpoint_forward(module: nn.Module, how: Checkpointing) -> None:
     """Let the module's forward run again in the backward."""
-    change_forward(module, partial(checkpointed, how=how))
+    change_forward(module, checkpointed(type(module).forward, how))
 
 
 def autocast_forward(module: nn.Module) -> nn.Module:
     """The module, whose forward computes in bfloat16 from now on."""
-    change_forward(module, under_autocast)
+    change_forward(module, under_autocast(type(module).forward))
     return module
 
 
@@ -279,11 +278,11 @@ def not_called(model: nn.Module, blocks: Sequence[nn.Module], inputs: Any) -> st
     return f"the model calls {len(called)} of {len(blocks)} blocks that it has" if missing else ""
 
 
-def change_forward(module: nn.Module, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """The module gets a class of its own, which copies and replicas of nn.DataParallel keep.
+def change_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
+    """The module gets a class of its own with this forward, which copies and replicas of nn.DataParallel keep.
 
     A forward that belonged to the object would go on computing with the parameters of the first.
     """
     kind = type(module)
-    members = {"forward": change(kind.forward), "__module__": kind.__module__}
+    members = {"forward": forward, "__module__": kind.__module__}
     module.__class__ = type(kind.__name__, (kind,), members)

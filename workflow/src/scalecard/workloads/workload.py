@@ -157,9 +157,10 @@ class Workload:
         model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
         in_layout(model, self.recipe.channels_last)
         if self.recipe.compile:
-            compile_blocks(self.wrappable_blocks(model))
-        for block in self.wrappable_blocks(model) if self.recomputes else ():
-            checkpoint_forward(block, self.recipe.checkpointing)
+            compile_blocks(self.wrappable_blocks(model), self.recipe.checkpointing)
+        elif self.recomputes:
+            for block in self.wrappable_blocks(model):
+                checkpoint_forward(block, self.recipe.checkpointing)
         if self.exact:
             return model.double().eval()
         return (autocast_forward(model) if self.in_bf16 else model).train(not self.frozen)

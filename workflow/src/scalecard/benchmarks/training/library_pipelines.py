@@ -43,7 +43,7 @@ def pipeline(
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
     of_rank = {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)}
     for stage in of_rank.values() if workload.recipe.channels_last else ():
-        change_forward(stage, channels_last_within)
+        change_forward(stage, channels_last_within(type(stage).forward))
     made = LibraryPipeline(
         of_rank,
         num_stages,

@@ -11,7 +11,6 @@ from scalecard.workloads.nested import Tree
 from scalecard.workloads.recipe import IMAGES
 from scalecard.workloads.workload import HOST, Workload
 
-UNSEEN = "it chooses among operations that compiled code does not show; accepted with it: none, blocks"
 NO_IMAGES = "the workload has no convolutions of images"
 
 
@@ -38,15 +37,13 @@ def _not_called(workload: Workload, model: nn.Module, inputs: Tree) -> str:
 
 def _not_recomputed(workload: Workload, model: nn.Module, inputs: Tree) -> str:
     """Why its blocks cannot be, or ''."""
-    if workload.recipe.compile and workload.recipe.checkpointing == "selective":
-        return UNSEEN
     problem = _not_called(workload, model, inputs)
     return problem or (_cannot_keep(workload) if workload.recipe.checkpointing == "selective" else "")
 
 
 def _cannot_keep(workload: Workload) -> str:
     """Why what the selective form keeps cannot be used in the backward, or ''."""
-    plain, (inputs, targets) = workload.with_precision("float32"), workload.batch(2, HOST)
+    plain, (inputs, targets) = workload.with_precision("float32").uncompiled, workload.batch(2, HOST)
     try:
         plain.loss(plain.network(HOST)(inputs), targets).backward()
     except RuntimeError as error:
