@@ -98,6 +98,16 @@ def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
     assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
 
 
+def test_what_memory_is_for_is_that_of_the_rank_that_needs_the_most(allocator: Allocator) -> None:
+    """Ours needs 7 GiB; what the step does is not seen, but that it has no parameters."""
+    strategy = StrategyBuilder(SINGLE, allocator.build)
+    ours = {"parameters": 0.0, "optimizer": 0.0}
+    for peak, expected in ((6 * GIB, ours), (9 * GIB, {"rest": 1.0})):
+        rank = Rank(other=Trial(0, peak, by_kind={"rest": 1.0}))
+        assert replace(trials(rank), by_kind=True).of(strategy, AT).by_kind == expected
+        assert trials(Rank()).of(strategy, AT).by_kind == {}, "nobody asked"
+
+
 def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_take(allocator: Allocator) -> None:
     assert trials(Rank()).free() == pytest.approx((50 + 7 - (1 - USABLE) * 80) * GIB)
     assert trials(Rank(torch.device("cpu"))).free() == float("inf")

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from scalecard.analysis import formatting
@@ -172,7 +172,11 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     number_axis(axes.xaxis, unit)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    longest = max(starts.values(), default=0.0)
+    in_binary = unit == "B" and longest > 0
+    axes.xaxis.set_major_locator(
+        MultipleLocator(2.0 ** math.floor(math.log2(longest / 2))) if in_binary else MaxNLocator(4)
+    )
     axes.grid(visible=False, axis="y")
     legend_below(axes)
 

@@ -26,6 +26,8 @@ from scalecard.measuring.case_variant import Subject, local
 from scalecard.measuring.counting import optimizer_states
 from scalecard.records.axes import MemoryKind
 
+BLOCK = 512  # bytes; PyTorch's allocators give out multiples: kMinBlockSize in c10/core/AllocatorConfig.h
+
 
 class MemoryByKind:
     """Looks at the memory of these devices while a subject takes one step.
@@ -58,7 +60,7 @@ class MemoryByKind:
         gathered = [tensor for key, tensor in _storages(state).items() if key not in self._own]
         for device in self.devices:
             taken = torch.accelerator.memory_allocated(device) - self._begin[device]
-            apart = sum(_storage_bytes(each) for each in gathered if each.device == device)
+            apart = sum(in_blocks(each.untyped_storage().nbytes()) for each in gathered if each.device == device)
             held = taken - apart - bytes_on(device, _gradients(state))
             self._activations[device] = max(held, self._activations.get(device, 0))
 
@@ -111,5 +113,6 @@ def _storages(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
     return {each.untyped_storage().data_ptr(): each for each in map(local, tensors) if each.numel()}
 
 
-def _storage_bytes(tensor: Tensor) -> int:
-    return tensor.untyped_storage().nbytes()
+def in_blocks(size: int) -> int:
+    """What the allocator gives out for so many bytes."""
+    return -(-size // BLOCK) * BLOCK

@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_leaves
 from scalecard.benchmarks.training.cut_model import balanced_cuts, cut
 from scalecard.benchmarks.training.reference_cache import Setting
 from scalecard.hardware.failures import in_one_line
+from scalecard.measuring.memory_by_kind import in_blocks
 from scalecard.parallel import sharded
 from scalecard.records.axes import MemoryKind
 from scalecard.records.strategies import Division, Payload, Schedule, Strategy, Untimed
@@ -229,5 +230,5 @@ class _Storages(TorchDispatchMode):
 
     @property
     def alive(self) -> int:
-        """Bytes of what is still referred to."""
-        return sum(size for storage, size in self._made.values() if not storage.expired())
+        """Bytes of what is still referred to, as the allocator would give them out."""
+        return sum(in_blocks(size) for storage, size in self._made.values() if not storage.expired())

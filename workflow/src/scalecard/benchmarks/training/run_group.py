@@ -15,13 +15,15 @@ from scalecard.measuring import tracing
 from scalecard.measuring.case_variant import Timing
 from scalecard.measuring.stopping_rule import LEFT_OUT, TRIALS_SHARE, Rule, budget_over, part_of_budget
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.records.axes import Case
+from scalecard.records.axes import MEMORY, Case
 from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import Strategy
 from scalecard.workloads.workload import Workload
 
 MOST = 64  # times the batch that is timed: the largest that is looked for
 MORE = f"the largest that is tried: {MOST} times what is timed"
+
+UNSEEN = "the step was not seen to begin a backward and an update by PyTorch's own functions"
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,12 @@ class Group:
         The first rank predicts, whose records count.
         """
         build = partial(Record, unit="B")
-        for kind, size in one.trial.by_kind.items():
-            yield build(case={**one.variant.case, "kind": kind}, metric="memory_by_kind", samples=[[size]])
+        for kind in MEMORY:
+            case: Case = {**one.variant.case, "kind": kind}
+            if kind in one.trial.by_kind:
+                yield build(case=case, metric="memory_by_kind", samples=[[one.trial.by_kind[kind]]])
+            else:
+                yield Record.skipped(case, UNSEEN, metric="memory_by_kind", unit="B")
         if self.ctx.rank:
             return
         where = {"nodes": self.ctx.layout.nodes, "replicas": one.strategy.replicas}
@@ -84,7 +90,7 @@ class Group:
         for kind, size in expected.by_kind.items():
             yield build(case={**one.variant.case, "kind": kind}, metric="predicted_memory", samples=[[size]])
         if expected.why_not:
-            case: Case = {**one.variant.case, "kind": "activations"}
+            case = {**one.variant.case, "kind": "activations"}
             yield Record.skipped(case, expected.why_not, metric="predicted_memory", unit="B")
 
     def _tried(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Fitting | Record]:

@@ -50,8 +50,9 @@ def plot(results: Sequence[Result]) -> Figure:
     needs = [_memory_of_steps(results[0], name) for name in names]
     each = 2 if any(needs) else 1  # panels of a workload, side by side
     figure, panels = charts.panels(each * len(names), height=height + 0.5 * (each - 1))
-    for steps, axes in zip(needs, panels[1::2], strict=True) if each == 2 else ():
+    for name, steps, axes in zip(names, needs, panels[1::2], strict=True) if each == 2 else ():
         _draw_memory(results[0], steps, axes)
+        charts.title(axes, f"{name}, the fullest device")
     for name, own, axes in zip(names or [""], shown or [[]], panels[::each], strict=True):
         charts.bars(own, axes, unit="s")
         single = step_records.single(results[0], name)
@@ -131,7 +132,7 @@ def _draw_memory(result: Result, steps: Sequence[Record], axes: Axes) -> None:
     charts.stacks(shown, axes, unit="B")
     predicted = {row: own for row, (_, own) in enumerate(found.values()) if "activations" in own}
     charts.mark_rows(axes, {row: sum(each.median for each in own.values()) for row, own in predicted.items()})
-    axes.set(xlabel="memory of the fullest device")
+    axes.set(xlabel="memory")
 
 
 def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
