@@ -45,8 +45,8 @@ def of(folder: Path, text: str) -> Workload:
     return Workload(folder.name, str(path), "{}", BATCH, seed=0, recipe=Recipe("adamw"))
 
 
-def on(workload: Workload, strategy: Strategy, devices: int, *, num_micro: int = 1, replicas: int = 1) -> Prediction:
-    return predicted(strategy, Setting(workload, devices, num_micro, cuts=(2,)), HOST, replicas=replicas)
+def on(workload: Workload, strategy: Strategy, devices: int, *, num_micro: int = 1, **where: int) -> Prediction:
+    return predicted(strategy, Setting(workload, devices, num_micro, cuts=(2,)), HOST, **where)
 
 
 def test_one_device_keeps_what_the_layers_save(workload: Workload) -> None:
@@ -60,7 +60,7 @@ def test_one_device_keeps_what_the_layers_save(workload: Workload) -> None:
 
 def test_in_bf16_half_as_much_and_rounded_copies(workload: Workload) -> None:
     """Of the inputs, and of the second layer's weights, which its gradient needs (a block); the loss is in float32."""
-    found = on(workload.with_precision("bf16"), kinds.SINGLE, 1)
+    found = on(workload.with_precision("bf16"), kinds.DDP, 1)
     assert found.activations == BATCH * 4 * 2 + BATCH * 8 * 2 + 512 + BATCH * 2 * 4 + 512
     assert (found.parameters, found.gradients, found.optimizer) == (4 * VALUES, 4 * VALUES, 8 * VALUES)
 
@@ -69,12 +69,14 @@ def test_blocks_that_run_again_keep_their_inputs_alone() -> None:
     """Four blocks and the head, whose inputs have 8 x 32 x 64 values; the loss keeps 8 x 32 x 100, itself and a sum."""
     values = {"layers": 4, "width": 64, "heads": 4, "sequence": 32, "vocabulary": 100}
     gpt = replace(built_in("gpt", seed=0, batch_size=8, **values), recipe=Recipe(checkpointing="blocks"))
-    found = predicted(kinds.SINGLE, Setting(gpt, 1), HOST)
+    found = predicted(kinds.DDP, Setting(gpt, 1), HOST)
     assert found.activations == 5 * 4 * 8 * 32 * 64 + 4 * 8 * 32 * 100 + 2 * 512
     selective = replace(gpt, recipe=Recipe(checkpointing="selective"))
-    whole = predicted(kinds.SINGLE, Setting(replace(gpt, recipe=Recipe()), 1), HOST)
-    some = predicted(kinds.SINGLE, Setting(selective, 1), HOST)
+    whole = predicted(kinds.DDP, Setting(replace(gpt, recipe=Recipe()), 1), HOST)
+    some = predicted(kinds.DDP, Setting(selective, 1), HOST)
     assert found.sum < some.sum < whole.sum
+    alone = predicted(kinds.SINGLE, Setting(gpt, 1), HOST)
+    assert alone.sum - found.sum == 4 * 8 * 32 * 100, "it still refers to the outputs"
 
 
 SHARE = BATCH // 2 * 40 + 512  # what half of the batch keeps
@@ -115,30 +117,43 @@ def test_micro_batches_of_one_device_are_forwarded_one_after_another(workload: W
     assert on(accumulating, kinds.SINGLE, 1, num_micro=2).activations == SHARE
 
 
+FIRST, SECOND = 40, 18  # values of the two stages
+
+
 @pytest.mark.parametrize(
-    ("strategy", "num_micro", "values", "activations"),
+    ("strategy", "num_micro", "first", "second"),
     [
-        # The second stage: its copy of the hidden values, the outputs that the loss saves, and the loss.
-        (kinds.MODEL_PARALLEL, 1, 18, BATCH * 40 + 512),
-        (kinds.OUR_GPIPE, 4, 18, BATCH * 40 + 4 * 512),
-        # The first stage: the hidden values of two of four micro-batches.
-        (kinds.OUR_1F1B, 4, 40, BATCH // 2 * 8 * 4),
-        (kinds.TORCH_GPIPE, 4, 40, BATCH * 8 * 4),  # no copy: the next rank has received them before
-        (kinds.TORCH_1F1B, 4, 40, BATCH // 2 * 8 * 4),
+        # The first stage keeps the hidden values; the second one a copy of them, the outputs, and a loss each time.
+        (kinds.MODEL_PARALLEL, 1, BATCH * 32, BATCH * 40 + 512),
+        (kinds.OUR_GPIPE, 4, BATCH * 32, BATCH * 40 + 4 * 512),
+        (kinds.TORCH_GPIPE, 4, BATCH * 32, BATCH * 40 + 4 * 512),
+        # Of four micro-batches two wait at the first stage, and one at the second.
+        (kinds.OUR_1F1B, 4, BATCH // 2 * 32, BATCH // 4 * 40 + 512),
+        (kinds.TORCH_1F1B, 4, BATCH // 2 * 32, BATCH // 4 * 40 + 512),
     ],
     ids=lambda one: one.name if isinstance(one, Strategy) else "",
 )
-def test_the_fullest_stage_of_two(
-    strategy: Strategy, num_micro: int, values: int, activations: int, workload: Workload
-) -> None:
-    found = on(workload, strategy, 2, num_micro=num_micro)
-    assert (found.parameters, found.gradients, found.optimizer) == (4 * values, 4 * values, 8 * values)
-    assert found.activations == activations
+def test_either_stage_of_two(strategy: Strategy, num_micro: int, first: int, second: int, workload: Workload) -> None:
+    for place, values, activations in ((0, FIRST, first), (1, SECOND, second)):
+        found = on(workload, strategy, 2, num_micro=num_micro, place=place)
+        assert (found.parameters, found.gradients, found.optimizer) == (4 * values, 4 * values, 8 * values)
+        assert found.activations == activations
 
 
 def test_replicas_of_a_pipeline_share_the_batch(workload: Workload) -> None:
-    found = on(workload, kinds.DATA_X_PIPELINE, 4, num_micro=4, replicas=2)
-    assert (found.parameters, found.activations) == (160, BATCH // 4 * 8 * 4)
+    """Of four devices the third has the first stage of the second replica."""
+    found = on(workload, kinds.DATA_X_PIPELINE, 4, num_micro=4, replicas=2, place=2)
+    assert (found.parameters, found.activations) == (4 * FIRST, BATCH // 4 * 32)
+
+
+def test_interleaved_stages_are_two_on_each_device(tmp_path: Path) -> None:
+    """Four layers of 20 values; the first device has the first and the third."""
+    deep = of(
+        tmp_path, LAYERS.replace("nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)", "*(nn.Linear(4, 4) for _ in range(4))")
+    )
+    found = predicted(kinds.TORCH_INTERLEAVED, Setting(deep, 2, 4, cuts=(1, 2, 3)), HOST)
+    assert (found.parameters, found.activations) == (2 * 4 * 20, None)
+    assert "interleaved" in found.why_not
 
 
 def test_a_forward_that_needs_values_is_not_predicted_and_says_so(tmp_path: Path) -> None:
@@ -166,5 +181,5 @@ def test_it_is_what_autograd_saves(precision: str) -> None:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         gpt.loss(model(inputs), targets)
-    found = predicted(kinds.SINGLE, Setting(gpt, 1), HOST)
+    found = predicted(kinds.DDP, Setting(gpt, 1), HOST)
     assert found.activations == sum(saved.values()) + 512

@@ -108,6 +108,18 @@ def test_what_memory_is_for_is_that_of_the_rank_that_needs_the_most(allocator: A
         assert trials(Rank()).of(strategy, AT).by_kind == {}, "nobody asked"
 
 
+def test_of_ranks_that_need_as_much_the_one_with_the_smaller_rest_counts(allocator: Allocator) -> None:
+    """They took as many pages of the memory, which have the same size."""
+    rank = Rank(other=Trial(0, 7 * GIB, by_kind={"activations": 2.0, "rest": 1.0}))
+
+    class Watched(Trials):
+        def _needs(self, build: object, pipelined: bool) -> Trial:
+            return Trial(0, 7 * GIB, by_kind={"activations": 1.0, "rest": 2.0})
+
+    found = Watched(rank, [rank], References(torch.device("cpu"), 1)).of(StrategyBuilder(SINGLE, allocator.build), AT)  # type: ignore[arg-type]
+    assert (found.by_kind["activations"], found.place) == (2.0, 1)
+
+
 def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_take(allocator: Allocator) -> None:
     assert trials(Rank()).free() == pytest.approx((50 + 7 - (1 - USABLE) * 80) * GIB)
     assert trials(Rank(torch.device("cpu"))).free() == float("inf")

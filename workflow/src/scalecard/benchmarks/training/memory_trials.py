@@ -36,7 +36,7 @@ class Trial:
 
     `resident` stays between steps, `peak` is the most within one, with all that is resident. The `first` step took so
     many seconds on the slowest rank: in it everything is compiled. `by_kind`: what the GPU with the highest peak needs
-    it for, if that was looked at.
+    it for, if that was looked at, and `place` its number among all that take part.
     """
 
     resident: float = 0
@@ -45,6 +45,7 @@ class Trial:
     out_of_memory: bool = False
     first: float = field(default=0, compare=False)
     by_kind: Mapping[MemoryKind, float] = field(default_factory=dict, compare=False)
+    place: int = field(default=0, compare=False)
 
     def record(self, case: Case, metric: str) -> Record:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
@@ -89,9 +90,11 @@ class Trials:
         worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))
         if worst.refused:
             return worst
-        resident, fullest = max(one.resident for one in everywhere), max(everywhere, key=lambda one: one.peak)
-        first = max(one.first for one in everywhere)
-        return Trial(resident, fullest.peak, first=first, by_kind=fullest.by_kind)
+        # Ranks that took as many pages have the same peak; the one with the smaller rest uses more of it.
+        rank, fullest = max(enumerate(everywhere), key=lambda one: (one[1].peak, -one[1].by_kind.get("rest", 0.0)))
+        place = rank * len(self.gpus) + fullest.place
+        resident, first = max(one.resident for one in everywhere), max(one.first for one in everywhere)
+        return Trial(resident, fullest.peak, first=first, by_kind=fullest.by_kind, place=place)
 
     def _clear(self) -> None:
         """Wait for what else failed work has left, or the next would be blamed for it; raise what a GPU reports."""
@@ -128,7 +131,8 @@ class Trials:
         peaks = dict(zip(places, _over(self._each(torch.accelerator.max_memory_allocated), allocated), strict=True))
         fullest = max(places, key=peaks.__getitem__)
         peak = max(resident, peaks[fullest])
-        return Trial(resident, peak, first=first, by_kind=by_kind.found(fullest, peak) if by_kind else {})
+        found = by_kind.found(fullest, peak) if by_kind else {}
+        return Trial(resident, peak, first=first, by_kind=found, place=places.index(fullest))
 
     def _each(self, look: Callable[[int], int]) -> list[int]:
         return [look(index) for index in self.gpus]

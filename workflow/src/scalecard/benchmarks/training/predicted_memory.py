@@ -12,8 +12,8 @@
 
 They follow from the workload, the catalogue and the number of devices; nothing is asked of what is measured. The
 forward is PyTorch's on tensors without data (FakeTensorMode) of the device's type, whose kernels save what the real
-ones do. Every storage that it makes is followed, and those that are alive at its end are added up. Of several stages
-the one that needs the most counts.
+ones do. Every storage that it makes is followed, and those that are alive at its end are added up. A stage after the
+first also keeps what it is handed. Whoever does without a schedule in one process refers to the outputs as long.
 
 Source: Rajbhandari et al., ZeRO (2020), section 3, for what is kept per parameter.
 """
@@ -40,17 +40,18 @@ from scalecard.records.strategies import Division, Payload, Schedule, Strategy, 
 from scalecard.workloads.nested import mapped
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
-from scalecard.workloads.workload import BATCH_NORM, Workload
+from scalecard.workloads.workload import BATCH_NORM, HOST, Workload
 
 META = torch.device("meta")
 THREADS = "no formula: the first device also has the outputs of all, and their loss"
 LAYERS = "no formula for what devices keep that divide layers"
+NEEDS_VALUES = "on tensors without data its forward raises "
 INTERLEAVED = "no formula for how many micro-batches wait in an interleaved schedule"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Bytes of the device that needs the most; without activations `why_not` says why nothing predicts them."""
+    """Bytes of one device; without activations `why_not` says why nothing predicts them."""
 
     parameters: float
     gradients: float
@@ -72,13 +73,13 @@ class Prediction:
 
 
 def predicted(
-    strategy: Strategy, at: Setting, device: torch.device, *, nodes: int = 1, replicas: int = 1
+    strategy: Strategy, at: Setting, device: torch.device, *, place: int = 0, nodes: int = 1, replicas: int = 1
 ) -> Prediction:
-    """For a setting of so many devices of this type; with `replicas` of the model, which share the batch."""
+    """Of the device at a `place` among those of a setting; with `replicas` of the model, which share the batch."""
     if Division.STAGES in strategy.divides:
-        return max(_of_stages(strategy, at, device, replicas), key=lambda stage: stage.sum)
+        return _of_stages(strategy, at, device, place, replicas)
     workload, model = at.workload, at.workload.with_precision("float32").network(META)
-    here = _here(strategy, workload, model, at.devices, nodes, replicas)
+    here = _here(strategy, workload, model, Among(place, at.devices, nodes, replicas))
     trained = [tensor for tensor, whole in zip(here, model.parameters(), strict=False) if whole.requires_grad]
     states = float(workload.optimizer_settings.state_bytes(trained)) if trained else 0.0
     if any(one.payload is Payload.UPDATED for one in strategy.collectives):
@@ -88,9 +89,10 @@ def predicted(
         return Prediction(*weights, why_not=why_not)
     share = replace(workload, batch_size=workload.micro_batch_size(workload.batch_size // at.devices))
     try:
-        return Prediction(*weights, _of_whole(share, device, whole_in_bf16=Division.SHARDS in strategy.divides))
+        sharding, alone = Division.SHARDS in strategy.divides, not strategy.divides
+        return Prediction(*weights, _of_whole(share, device, whole_in_bf16=sharding, outputs_too=alone))
     except Exception as error:  # of a file of the user's, which may need values
-        return Prediction(*weights, why_not=f"on tensors without data its forward raises {in_one_line(error)}")
+        return Prediction(*weights, why_not=NEEDS_VALUES + in_one_line(error))
 
 
 def _unknown(strategy: Strategy) -> str:
@@ -104,23 +106,33 @@ def _bytes(tensors: Iterable[Tensor]) -> float:
     return float(sum(tensor.nbytes for tensor in tensors))
 
 
-def _here(
-    strategy: Strategy, workload: Workload, model: nn.Module, devices: int, nodes: int, replicas: int
-) -> list[Tensor]:
+@dataclass(frozen=True)
+class Among:
+    """Which of so many devices one is; those of a node, or of a replica, follow one another."""
+
+    place: int
+    devices: int
+    nodes: int
+    replicas: int
+
+
+def _here(strategy: Strategy, workload: Workload, model: nn.Module, among: Among) -> list[Tensor]:
     """What one device has of each of the model's parameters, without data; nothing if they are offloaded."""
     if Untimed.HOST in strategy.untimed:
         return []
     found = [parameter.detach() for parameter in model.parameters()]
     if Division.TENSORS in strategy.divides:
-        divided = _divided(model, workload.module.tensor_plan(model), devices // replicas)
+        ranks = among.devices // among.replicas
+        divided = _divided(model, workload.module.tensor_plan(model), among.place % ranks, ranks)
         found = [divided.get(id(parameter), parameter.detach()) for parameter in model.parameters()]
-        return sharded.local_shards(found, 0, replicas) if replicas > 1 else found
+        return sharded.local_shards(found, among.place // ranks, among.replicas)
     if Division.SHARDS in strategy.divides:
-        return sharded.local_shards(found, 0, devices // (nodes if Division.REPLICAS in strategy.divides else 1))
+        ranks = among.devices // (among.nodes if Division.REPLICAS in strategy.divides else 1)
+        return sharded.local_shards(found, among.place % ranks, ranks)
     return found
 
 
-def _divided(model: nn.Module, plan: dict[str, str], ranks: int) -> dict[int, Tensor]:
+def _divided(model: nn.Module, plan: dict[str, str], rank: int, ranks: int) -> dict[int, Tensor]:
     """By its id, the share of every parameter that a plan divides: of outputs ("column") or inputs ("row")."""
     found = {}
     for name, style in plan.items():
@@ -128,54 +140,48 @@ def _divided(model: nn.Module, plan: dict[str, str], ranks: int) -> dict[int, Te
         for key, parameter in layer.named_parameters(recurse=False):
             if key == "weight":  # an embedding's has its outputs last
                 outputs = 1 if isinstance(layer, nn.Embedding) else 0
-                found[id(parameter)] = parameter.detach().chunk(ranks, outputs if style == "column" else 1 - outputs)[0]
+                along = outputs if style == "column" else 1 - outputs
+                found[id(parameter)] = parameter.detach().tensor_split(ranks, along)[rank]
             elif style == "column":
-                found[id(parameter)] = parameter.detach().chunk(ranks)[0]
+                found[id(parameter)] = parameter.detach().tensor_split(ranks)[rank]
     return found
 
 
-def _of_stages(strategy: Strategy, at: Setting, device: torch.device, replicas: int) -> list[Prediction]:
-    """Of every device of a replica."""
+def _of_stages(strategy: Strategy, at: Setting, device: torch.device, place: int, replicas: int) -> Prediction:
     workload, depth, schedule = at.workload, at.devices // replicas, strategy.schedule
-    each = schedule.stages_each if schedule else 1
-    cuts = at.cuts or balanced_cuts(workload, depth * each)
+    cuts = at.cuts or balanced_cuts(workload, depth * (schedule.stages_each if schedule else 1))
     _, stages = cut(workload.with_precision("float32"), cuts)
+    mine = nn.ModuleList(stages[number] for number in range(place % depth, len(stages), depth))
+    trained = trainable(mine)
+    states = float(workload.optimizer_settings.state_bytes(trained))
+    weights = _bytes([*mine.parameters(), *mine.buffers()]), _bytes(trained), states
+    if schedule is Schedule.INTERLEAVED:
+        return Prediction(*weights, why_not=INTERLEAVED)
     micro = replace(workload, batch_size=at.split_size // replicas)
-    held, why_not = list[int](), INTERLEAVED if schedule is Schedule.INTERLEAVED else ""
-    if not why_not:
-        try:
-            held = _of_cut(micro, cuts, device, copied=not strategy.on_ranks)
-        except Exception as error:  # of a file of the user's, which may need values
-            why_not = f"on tensors without data its forward raises {in_one_line(error)}"
-    found = []
-    for first in range(depth):
-        mine = nn.ModuleList(stages[number] for number in range(first, len(stages), depth))
-        waiting = {None: 1, Schedule.GPIPE: at.num_micro}.get(schedule, min(depth - first, at.num_micro))
-        trained = trainable(mine)
-        states = workload.optimizer_settings.state_bytes(trained)
-        weights = _bytes([*mine.parameters(), *mine.buffers()]), _bytes(trained), float(states)
-        found.append(Prediction(*weights, activations=waiting * held[first] if held else None, why_not=why_not))
-    return found
+    waiting = {None: 1, Schedule.GPIPE: at.num_micro}.get(schedule, min(depth - place % depth, at.num_micro))
+    try:
+        kept = _of_cut(micro, cuts, device, outputs_too=schedule is None)[place % depth]
+    except Exception as error:  # of a file of the user's, which may need values
+        return Prediction(*weights, why_not=NEEDS_VALUES + in_one_line(error))
+    return Prediction(*weights, activations=waiting * kept)
 
 
 @functools.cache
-def _of_whole(workload: Workload, device: torch.device, *, whole_in_bf16: bool = False) -> int:
-    """The activations of the batch; with `whole_in_bf16` a recipe in bf16 is computed so as FSDP2 does, not products
-    alone."""
-    plain = workload.with_precision("float32") if whole_in_bf16 else workload
-    model = plain.network(META)
-    if whole_in_bf16 and workload.in_bf16:
-        model.bfloat16()
-        for module in model.modules():
-            if isinstance(module, BATCH_NORM):
-                module.float()
-    return _kept([model], workload, device, floats=torch.bfloat16 if whole_in_bf16 and workload.in_bf16 else None)[0]
+def _of_whole(workload: Workload, device: torch.device, *, whole_in_bf16: bool, outputs_too: bool) -> int:
+    """The activations of the batch; with `whole_in_bf16` not products alone are in bf16, but as FSDP2 does it."""
+    if not (whole_in_bf16 and workload.in_bf16):
+        return _kept([workload.network(META)], workload, device, outputs_too=outputs_too)[0]
+    model = workload.with_precision("float32").network(META).bfloat16()
+    for module in model.modules():
+        if isinstance(module, BATCH_NORM):
+            module.float()
+    return _kept([model], workload, device, floats=torch.bfloat16)[0]
 
 
 @functools.cache
-def _of_cut(workload: Workload, cuts: Cuts, device: torch.device, *, copied: bool) -> list[int]:
+def _of_cut(workload: Workload, cuts: Cuts, device: torch.device, *, outputs_too: bool) -> list[int]:
     """The activations of every stage for one micro-batch, the batch."""
-    return _kept(cut(workload, cuts)[1], workload, device, copied=copied)
+    return _kept(cut(workload, cuts)[1], workload, device, outputs_too=outputs_too)
 
 
 def _kept(
@@ -183,30 +189,30 @@ def _kept(
     workload: Workload,
     device: torch.device,
     *,
-    copied: bool = False,
+    outputs_too: bool = False,
     floats: torch.dtype | None = None,
 ) -> list[int]:
     """Bytes that each of these stages leaves alive for its backward; the loss is the last one's work.
 
-    What a stage is handed counts as its own if it is `copied` for it. Inputs may be cast to other `floats` first.
+    With `outputs_too` the model's outputs as well. Inputs may be cast to other `floats` first.
     """
-    inputs, targets = workload.batch(workload.batch_size, torch.device("cpu"))
+    inputs, targets = workload.batch(workload.batch_size, HOST)
+    found, last = list[int](), len(stages) - 1
     with FakeTensorMode(allow_non_fake_inputs=True):
         value, goal = (mapped(lambda each: torch.empty_like(each, device=device), tree) for tree in (inputs, targets))
-        found = []
         for number, stage in enumerate(stages):
             there = stage.to_empty(device=device)
             with _Storages() as made:
-                if number and copied:
-                    value = value.clone()
-                if floats:
+                if number:
+                    value = value.clone().requires_grad_()
+                elif floats:
                     value = mapped(lambda each: each.to(floats) if each.is_floating_point() else each, value)
-                taken = value.detach().requires_grad_() if number else value
-                out = there(taken)
-                if number == len(stages) - 1:
-                    out = workload.loss(out, goal)
+                outputs = there(value)
+                result = workload.loss(outputs, goal) if number == last else outputs
+                if not outputs_too:
+                    del outputs
                 found.append(made.alive)
-            value = out.detach() if len(stages) > 1 else None
+            value = result.detach()
     return found
 
 

@@ -85,7 +85,7 @@ class Group:
                 yield Record.skipped(case, UNSEEN, metric="memory_by_kind", unit="B")
         if self.ctx.rank:
             return
-        where = {"nodes": self.ctx.layout.nodes, "replicas": one.strategy.replicas}
+        where = {"place": one.trial.place, "nodes": self.ctx.layout.nodes, "replicas": one.strategy.replicas}
         expected = predicted(one.strategy.kind, one.variant.timed_at, self.ctx.device, **where)
         for kind, size in expected.by_kind.items():
             yield build(case={**one.variant.case, "kind": kind}, metric="predicted_memory", samples=[[size]])
