@@ -66,11 +66,6 @@ class Prediction:
         known["optimizer"] = self.optimizer
         return known if self.activations is None else {**known, "activations": self.activations}
 
-    @property
-    def sum(self) -> float:
-        """Of what is known."""
-        return sum(self.by_kind.values())
-
 
 def predicted(
     strategy: Strategy, at: Setting, device: torch.device, *, place: int = 0, nodes: int = 1, replicas: int = 1
