@@ -73,6 +73,14 @@ def test_too_little_memory_costs_the_cases_that_need_more(tmp_path: Path) -> Non
     run("--memory", 2**25, "--short", "--only", "strategies", "model_parallel", keep=tmp_path)
     measured = results_of(tmp_path, "pretended")
     assert measured["strategies"].count("failed") == 0, "they fit"
+    by_kind = [
+        r for kind in ("parameters", "gradients") for r in measured["strategies"].select("memory_by_kind", kind=kind)
+    ]
+    assert len(by_kind) > 20
+    for record in by_kind:
+        predicted = measured["strategies"].find("predicted_memory", **record.case)
+        assert predicted, record.case
+        assert predicted.median == record.median, "closed forms are exact"
     failed = [record for record in measured["model_parallel"].records if record.status == "failed"]
     assert failed
     assert all(record.reason is Reason.OUT_OF_MEMORY for record in failed)

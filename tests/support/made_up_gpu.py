@@ -1,13 +1,15 @@
 """A GPU whose memory is made up, and the only rank, which has it; nothing is computed."""
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.distributed.layout import Layout
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Record
 
@@ -20,8 +22,10 @@ class Rank:
     """The only rank, on a GPU."""
 
     device: torch.device = GPU
+    rank: int = 0
     world_size: int = 1
     leads: bool = True
+    layout: Layout = field(default_factory=partial(Layout, 1))
 
     def synchronize(self) -> None:
         """Nothing was submitted."""

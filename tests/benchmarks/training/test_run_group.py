@@ -108,10 +108,31 @@ def test_a_proof_that_does_not_fit_is_left_out_and_the_record_says_so(
         return [Timed(variant) for variant in given]
 
     monkeypatch.setattr(memory_trials, "time_rounds", time_rounds)
-    time, memory = group(rule).times([StrategyBuilder(SINGLE, Gpu(monkeypatch, in_float64=in_float64).build)])
+    time, memory, *_ = group(rule).times([StrategyBuilder(SINGLE, Gpu(monkeypatch, in_float64=in_float64).build)])
     assert [len(variant.proven_at) for variant in variants] == [proofs]
     assert (time.status, time.note) == ("ok", note)
     assert (memory.metric, memory.samples) == ("peak_memory", [[104 * MIB]])
+
+
+def test_memory_by_kind_comes_with_what_is_predicted_and_what_was_not_seen_says_so(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The toy has layers from 10 to 10 and to 5, and its optimiser keeps nothing; the made-up step has no backward."""
+    monkeypatch.setattr(memory_trials, "time_rounds", lambda given, **options: [Timed(variant) for variant in given])
+    _, _, *found = group(rule).times([StrategyBuilder(SINGLE, Gpu(monkeypatch).build)])
+    measured = {r.case["kind"]: r for r in found if r.metric == "memory_by_kind"}
+    expected = {r.case["kind"]: r.samples for r in found if r.metric == "predicted_memory"}
+    assert len(measured) + len(expected) == len(found)
+    assert {kind: record.status for kind, record in measured.items()} == {
+        "parameters": "ok",
+        "gradients": "skipped",
+        "optimizer": "ok",
+        "activations": "skipped",
+        "rest": "skipped",
+    }
+    assert expected["parameters"] == expected["gradients"] == [[4 * (10 * 10 + 10 + 10 * 5 + 5)]]
+    assert expected["optimizer"] == [[0]]
+    assert expected["activations"][0][0] > 0
 
 
 def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice(
@@ -135,7 +156,7 @@ def test_the_stages_of_what_cannot_be_used_are_not_tried_and_none_is_timed_twice
             for kind in (OUR_GPIPE, MODEL_PARALLEL, MODEL_PARALLEL)
         ),
     ]
-    found = [record for record in group(rule).times(strategies) if record.metric != "peak_memory"]
+    found = [record for record in group(rule).times(strategies) if "memory" not in record.metric]
     assert [(record.metric, record.status) for record in found] == [
         ("step_time", "skipped"),
         ("step_time", "ok"),

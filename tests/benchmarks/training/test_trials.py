@@ -98,6 +98,28 @@ def test_the_rank_that_needs_the_most_counts(allocator: Allocator) -> None:
     assert trials(rank).of(StrategyBuilder(SINGLE, allocator.build), AT) == Trial(resident=3 * GIB, peak=9 * GIB)
 
 
+def test_what_memory_is_for_is_that_of_the_rank_that_needs_the_most(allocator: Allocator) -> None:
+    """Ours needs 7 GiB; what the step does is not seen, but that it has no parameters."""
+    strategy = StrategyBuilder(SINGLE, allocator.build)
+    ours = {"parameters": 0.0, "optimizer": 0.0}
+    for peak, expected in ((6 * GIB, ours), (9 * GIB, {"rest": 1.0})):
+        rank = Rank(other=Trial(0, peak, by_kind={"rest": 1.0}))
+        assert replace(trials(rank), by_kind=True).of(strategy, AT).by_kind == expected
+        assert trials(Rank()).of(strategy, AT).by_kind == {}, "nobody asked"
+
+
+def test_of_ranks_that_need_as_much_the_one_with_the_smaller_rest_counts(allocator: Allocator) -> None:
+    """They took as many pages of the memory, which have the same size."""
+    rank = Rank(other=Trial(0, 7 * GIB, by_kind={"activations": 2.0, "rest": 1.0}))
+
+    class Watched(Trials):
+        def _needs(self, build: object, pipelined: bool) -> Trial:
+            return Trial(0, 7 * GIB, by_kind={"activations": 1.0, "rest": 2.0})
+
+    found = Watched(rank, [rank], References(torch.device("cpu"), 1)).of(StrategyBuilder(SINGLE, allocator.build), AT)  # type: ignore[arg-type]
+    assert (found.by_kind["activations"], found.place) == (2.0, 1)
+
+
 def test_what_is_free_is_the_drivers_and_the_allocators_own_less_what_libraries_take(allocator: Allocator) -> None:
     assert trials(Rank()).free() == pytest.approx((50 + 7 - (1 - USABLE) * 80) * GIB)
     assert trials(Rank(torch.device("cpu"))).free() == float("inf")

@@ -21,11 +21,13 @@ SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def of(value: float, unit: str) -> str:
-    """A value in this unit, as a reader wants it: '12.3 ms' for seconds, '68 %' for a share, '1.54x' for a factor."""
+    """A value in this unit, as a reader wants it: '12.3 ms' for seconds, '4 KiB', '68 %' for a share, '1.54x'."""
     if unit == "s":
         return seconds(value)
     if unit == "share":
         return percent(value)
+    if unit == "B":
+        return count_bytes(value)
     return f"{value:.2f}x" if unit == "x" else f"{number(value)} {unit}".strip()
 
 
@@ -36,6 +38,8 @@ def on_tick(value: float, unit: str) -> str:
         return f"{number(value / scale)} {fitting}" if value > 0 else "0"
     if unit == "share":
         return percent(value)
+    if unit == "B":
+        return count_bytes(value) if value > 0 else "0"
     return f"{value:g}x" if unit == "x" else number(value)
 
 

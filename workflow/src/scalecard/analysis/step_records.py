@@ -1,7 +1,9 @@
 """Records of training steps: of one device alone, what was counted of a step, and what options of DDP bring."""
 
+from collections.abc import Mapping
+
 from scalecard.analysis import formatting
-from scalecard.records.axes import BASELINE, DTYPES, Case
+from scalecard.records.axes import BASELINE, DTYPES, MEMORY, Case, MemoryKind
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import OTHER_RECIPE, SINGLE
@@ -18,6 +20,19 @@ def place(step: Record) -> Case:
 def memory(result: Result, step: Record) -> Record | None:
     """Of the fullest device in a step, by whichever recipe; there is none without GPUs."""
     return _beside(result, step, "peak_memory", place(step))
+
+
+def memory_by_kind(result: Result, step: Record) -> tuple[dict[MemoryKind, Record], dict[MemoryKind, Record]]:
+    """What that device's memory is used for, measured and predicted, as far as each is known."""
+    measured, predicted = (
+        {kind: _beside(result, step, metric, {**place(step), "kind": kind}) for kind in MEMORY}
+        for metric in ("memory_by_kind", "predicted_memory")
+    )
+    return _known(measured), _known(predicted)
+
+
+def _known(found: Mapping[MemoryKind, Record | None]) -> dict[MemoryKind, Record]:
+    return {kind: record for kind, record in found.items() if record and record.samples}
 
 
 def largest_batch(result: Result, step: Record) -> Record | None:

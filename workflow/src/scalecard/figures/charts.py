@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from scalecard.analysis import formatting
@@ -151,6 +151,39 @@ def bars(shown: Sequence[Point], axes: Axes, *, unit: str) -> None:
     number_axis(axes.xaxis, unit)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.margins(x=0.28)  # the values
+
+
+def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[str, str] | None = None) -> None:
+    """A bar for each series, from the top in the given order, of its values: what they are of is their `x`.
+
+    What is below zero has no length. `hatched` parts have a pattern instead of a colour.
+    """
+    rows, parts = list(dict.fromkeys(p.series for p in shown)), list(dict.fromkeys(str(p.x) for p in shown))
+    starts = dict.fromkeys(rows, 0.0)
+    for part in parts:
+        hatch = (hatched or {}).get(part, "")
+        fill, edge = ("none", style.colour(part)) if hatch else (style.colour(part), "none")
+        look: dict[str, Any] = {"color": fill, "edgecolor": edge, "hatch": hatch, "height": 0.62, "label": part}
+        for point in (point for point in shown if point.x == part):
+            width, start = max(0.0, point.value), starts[point.series]
+            place, mark = rows.index(point.series), points.show(axes, point, unit)
+            axes.barh([place], [width], left=[start], gid=mark, **look)
+            starts[point.series] += width
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    number_axis(axes.xaxis, unit)
+    longest = max(starts.values(), default=0.0)
+    in_binary = unit == "B" and longest > 0
+    axes.xaxis.set_major_locator(
+        MultipleLocator(2.0 ** math.floor(math.log2(longest / 2))) if in_binary else MaxNLocator(4)
+    )
+    axes.grid(visible=False, axis="y")
+    legend_below(axes)
+
+
+def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:
+    """A black mark across some rows of bars, where something else than their length is."""
+    axes.vlines(list(ends.values()), [row - 0.4 for row in ends], [row + 0.4 for row in ends], color=style.INK)
 
 
 def beside(axes: Axes, x: float, y: float, text: str) -> None:

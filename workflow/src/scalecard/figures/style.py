@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import matplotlib as mpl
 
 from scalecard.analysis.platforms import device_name, platform_label
+from scalecard.records.axes import MEMORY
 from scalecard.records.record import Result
 from scalecard.records.strategies import ALL
 
@@ -24,6 +25,7 @@ TOGETHER = (  # in one figure: the first has the first colour, and so on
     ("all-reduce", "all-gather", "all-to-all"),
     ("forward", "backward"),
     ("compute", "communication", "smaller batch", "bubble", "side by side", "slowest rank", "update", "the rest"),
+    MEMORY,
 )
 FIXED = {
     **{strategy.name: strategy.colour for strategy in ALL},

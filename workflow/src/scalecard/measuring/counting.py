@@ -188,7 +188,7 @@ def flops(work: Callable[[], object]) -> float:
     return operations(work)["FLOPs"]
 
 
-def _kept(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Tensor]:
+def optimizer_states(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[Tensor]:
     """What they keep for each value of a parameter, of this rank's part of it; not how many steps there were."""
     for optimizer in optimizers:
         for parameter, state in optimizer.state.items():
@@ -209,7 +209,7 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     seen["parameter bytes"] = _bytes(
         tensor for tensor, then in zip(subject.parameters(), before, strict=True) if version(tensor) != then
     )
-    seen["optimizer bytes"] = _bytes(_kept(subject.optimizers))
+    seen["optimizer bytes"] = _bytes(optimizer_states(subject.optimizers))
     if subject.test:
         with counting() as scoring:
             subject.test()

@@ -1,6 +1,6 @@
 """What a case may say of itself, and the settings of config.yaml that a result keeps: types, labels, units."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -14,6 +14,8 @@ Case = dict[str, Scalar]
 # The switches that tuning tries. A case has an axis for each that is on: its place among them, from 1.
 RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs")
 BASELINE = "float32"  # without any
+MemoryKind = Literal["parameters", "gradients", "optimizer", "activations", "rest"]
+MEMORY: tuple[MemoryKind, ...] = get_args(MemoryKind)  # what a device's memory is used for, in the order of figures
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 # Axes, and settings of config.yaml, whose values are sizes in bytes.
 IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
@@ -61,6 +63,7 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     fused: Annotated[Positive, RUNG]
     graphs: Annotated[Positive, RUNG]
     image_size: Annotated[Positive, Field(description="pixels along a side")]
+    kind: Annotated[MemoryKind, Field(description="what a device's memory is used for")]
     library: Annotated[bool | None, Field(description="whether it is torch.distributed.pipelining's")]
     lr: Annotated[Rate, Field(description="the learning rate")]
     memory: Annotated[Name, Field(description="pageable or pinned")]

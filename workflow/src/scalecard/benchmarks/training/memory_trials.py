@@ -1,7 +1,8 @@
 """Dry runs: what a strategy needs of the memory, what fits side by side, and the largest batch; then their times."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,9 +16,10 @@ from scalecard.hardware.failures import empty_cache, first_line, in_one_line, re
 from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.memory_by_kind import MemoryByKind
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.records.axes import Case
+from scalecard.records.axes import Case, MemoryKind
 from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import Family
 from scalecard.time_spent import Activity, spent_on
@@ -33,7 +35,8 @@ class Trial:
     """Why a strategy cannot be used or, in bytes of the fullest GPU of any rank, what it needs; 0 without GPUs.
 
     `resident` stays between steps, `peak` is the most within one, with all that is resident. The `first` step took so
-    many seconds on the slowest rank: in it everything is compiled.
+    many seconds on the slowest rank: in it everything is compiled. `by_kind`: what the GPU with the highest peak needs
+    it for, if that was looked at, and `place` its number among all that take part.
     """
 
     resident: float = 0
@@ -41,6 +44,8 @@ class Trial:
     refused: str = ""
     out_of_memory: bool = False
     first: float = field(default=0, compare=False)
+    by_kind: Mapping[MemoryKind, float] = field(default_factory=dict, compare=False)
+    place: int = field(default=0, compare=False)
 
     def record(self, case: Case, metric: str) -> Record:
         """Of a strategy that cannot be used: failed if the memory is too small, skipped otherwise."""
@@ -51,11 +56,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """The ranks and devices that try together; all ranks take part and agree. What is tried is not counted."""
+    """The ranks and devices that try together; all ranks take part and agree. What is tried is not counted.
+
+    With `by_kind` it is also looked at what the memory is needed for.
+    """
 
     ctx: RankContext
     devices: Sequence[Synchronised]
     references: References
+    by_kind: bool = False
 
     def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
@@ -66,7 +75,7 @@ class Trials:
             if at.workload.batch_size % shares:
                 raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
             strategy.suits(at)
-            mine = self._needs(partial(strategy.build, references, at))
+            mine = self._needs(partial(strategy.build, references, at), strategy.pipelined)
         except Exception as error:  # whatever a library says of a model that it was not made for
             if reason_of(error) is Reason.DEVICE_FAULT:
                 raise
@@ -81,8 +90,11 @@ class Trials:
         worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))
         if worst.refused:
             return worst
-        resident, peak = max(one.resident for one in everywhere), max(one.peak for one in everywhere)
-        return Trial(resident, peak, first=max(one.first for one in everywhere))
+        # Ranks that took as many pages have the same peak; the one with the smaller rest uses more of it.
+        rank, fullest = max(enumerate(everywhere), key=lambda one: (one[1].peak, -one[1].by_kind.get("rest", 0.0)))
+        place = rank * len(self.gpus) + fullest.place
+        resident, first = max(one.resident for one in everywhere), max(one.first for one in everywhere)
+        return Trial(resident, fullest.peak, first=first, by_kind=fullest.by_kind, place=place)
 
     def _clear(self) -> None:
         """Wait for what else failed work has left, or the next would be blamed for it; raise what a GPU reports."""
@@ -93,7 +105,7 @@ class Trials:
                 raise
 
     @spent_on(Activity.TRIAL)
-    def _needs(self, build: Callable[[], Subject]) -> Trial:
+    def _needs(self, build: Callable[[], Subject], pipelined: bool) -> Trial:
         """Bytes that stay, the most in the second step, and the first one's seconds: it also makes what stays.
 
         What stays is what the allocator keeps once its cache is empty: with the pool that a recorded graph has to
@@ -108,13 +120,19 @@ class Trials:
         if not self.gpus:
             return Trial(first=first)
         empty_cache()
-        resident = _most_over(self._each(torch.accelerator.memory_reserved), reserved)
+        resident = max(_over(self._each(torch.accelerator.memory_reserved), reserved))
         for index in self.gpus:
             torch.accelerator.reset_peak_memory_stats(index)
-        subject.work()
-        bench.synchronize()
-        peak = _most_over(self._each(torch.accelerator.max_memory_allocated), allocated)
-        return Trial(resident, max(resident, peak), first=first)
+        places = [torch.device(self.ctx.device.type, index) for index in self.gpus]
+        by_kind = MemoryByKind(subject, places, micro_batches=pipelined) if self.by_kind else None
+        with by_kind.watching() if by_kind else nullcontext():
+            subject.work()
+            bench.synchronize()
+        peaks = dict(zip(places, _over(self._each(torch.accelerator.max_memory_allocated), allocated), strict=True))
+        fullest = max(places, key=peaks.__getitem__)
+        peak = max(resident, peaks[fullest])
+        found = by_kind.found(fullest, peak) if by_kind else {}
+        return Trial(resident, peak, first=first, by_kind=found, place=places.index(fullest))
 
     def _each(self, look: Callable[[int], int]) -> list[int]:
         return [look(index) for index in self.gpus]
@@ -146,8 +164,8 @@ def _free(index: int) -> float:
     return free + cached - (1 - USABLE) * total
 
 
-def _most_over(after: Sequence[int], before: Sequence[int]) -> float:
-    return float(max(now - then for now, then in zip(after, before, strict=True)))
+def _over(after: Sequence[int], before: Sequence[int]) -> list[float]:
+    return [float(now - then) for now, then in zip(after, before, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
+from scalecard.benchmarks.training.predicted_memory import predicted
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
@@ -14,13 +15,15 @@ from scalecard.measuring import tracing
 from scalecard.measuring.case_variant import Timing
 from scalecard.measuring.stopping_rule import LEFT_OUT, TRIALS_SHARE, Rule, budget_over, part_of_budget
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.records.axes import Case
+from scalecard.records.axes import MEMORY, Case
 from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import Strategy
 from scalecard.workloads.workload import Workload
 
 MOST = 64  # times the batch that is timed: the largest that is looked for
 MORE = f"the largest that is tried: {MOST} times what is timed"
+
+UNSEEN = "the step was not seen to begin a backward and an update by PyTorch's own functions"
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Group:
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
-        return Trials(self.ctx, self.devices, self.references)
+        return Trials(self.ctx, self.devices, self.references, by_kind=True)
 
     def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""
@@ -64,6 +67,31 @@ class Group:
         variants, where = progress.counted(len(fitting), "variant"), progress.counted(self.num_devices, "device")
         progress.doing(f"{self.workload.name}: {variants} on {where}")
         yield from timed(fitting, self.trials, self.rule, self._of_ranks_and_traces)
+        for one in (one for one in fitting if one.trial.by_kind and not one.strategy.is_part):
+            yield from self._memory_by_kind(one)
+
+    def _memory_by_kind(self, one: Fitting) -> Iterator[Record]:
+        """What a strategy's memory is needed for, measured and predicted, after the timing: a file of the user's may
+        keep what it made without data.
+
+        The first rank predicts, whose records count.
+        """
+        build = partial(Record, unit="B")
+        for kind in MEMORY:
+            case: Case = {**one.variant.case, "kind": kind}
+            if kind in one.trial.by_kind:
+                yield build(case=case, metric="memory_by_kind", samples=[[one.trial.by_kind[kind]]])
+            else:
+                yield Record.skipped(case, UNSEEN, metric="memory_by_kind", unit="B")
+        if self.ctx.rank:
+            return
+        where = {"place": one.trial.place, "nodes": self.ctx.layout.nodes, "replicas": one.strategy.replicas}
+        expected = predicted(one.strategy.kind, one.variant.timed_at, self.ctx.device, **where)
+        for kind, size in expected.by_kind.items():
+            yield build(case={**one.variant.case, "kind": kind}, metric="predicted_memory", samples=[[size]])
+        if expected.why_not:
+            case = {**one.variant.case, "kind": "activations"}
+            yield Record.skipped(case, expected.why_not, metric="predicted_memory", unit="B")
 
     def _tried(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Fitting | Record]:
         """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""

@@ -8,16 +8,14 @@ alone.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from scalecard.analysis import breakdown, formatting
 from scalecard.analysis.breakdown import Breakdown, Term
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP
@@ -76,27 +74,11 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
     if not found:
         charts.nothing(axes)
         return
-    places = range(len(found))
-    starts = [0.0] * len(found)
-    for name in breakdown.TERMS:
-        widths = [max(0.0, each.of(name)) for each in found]
-        if any(widths):
-            hatch = HATCHED.get(name, "")
-            fill, edge = ("none", style.colour(name)) if hatch else (style.colour(name), "none")
-            look: dict[str, Any] = {"color": fill, "edgecolor": edge, "hatch": hatch, "height": 0.62}
-            for patch, each in zip(axes.barh(places, widths, left=starts, label=name, **look), found, strict=True):
-                patch.set_gid(points.show(axes, _point(each, name, platform), "s"))
-            starts = [start + width for start, width in zip(starts, widths, strict=True)]
-    ends = [each.seconds for each in found]
-    axes.vlines(ends, [place - 0.4 for place in places], [place + 0.4 for place in places], color=style.INK)
+    terms = [name for name in breakdown.TERMS if any(each.of(name) > 0 for each in found)]
+    charts.stacks([_point(e, name, platform) for name in terms for e in found], axes, unit="s", hatched=HATCHED)
+    charts.mark_rows(axes, {row: each.seconds for row, each in enumerate(found)})
     charts.mark_at(axes, found[0].ideal, "ideal")
-    axes.set_yticks(places, [each.strategy for each in found])
-    axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set(xlabel=f"time of a step on {found[0].devices} devices")
-    charts.number_axis(axes.xaxis, "s")
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.grid(visible=False, axis="y")
-    charts.legend_below(axes)
 
 
 def _point(found: Breakdown, name: str, platform: str) -> Point:

@@ -2,18 +2,22 @@
 
 Time of a step of every strategy on the most devices, one panel per workload, with the batch of one device shared by
 all; the dotted line is one device alone. Whiskers are 95 % intervals. Of one device alone: its rate over the size of
-the batch.
+the batch. With GPUs, beside it: what the fullest one needs memory for in the same steps; the black mark is what
+formulas predict, without the rest.
 """
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, limits, step_records
 from scalecard.analysis.strategy_choice import precision, recipe, workloads
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
+from scalecard.records.axes import MEMORY
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP, FSDP_GRADIENTS, FSDP_PARAMETERS
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -43,8 +47,14 @@ def plot(results: Sequence[Result]) -> Figure:
     if not any(record.integer("devices", 1) > 1 for result in results for record in result.select("step_time")):
         return _rates_of_one_device(results, names)
     shown = [[point for result in results for point in _at_most_devices(result, name)] for name in names]
-    figure, panels = charts.panels(len(names), height=max(map(charts.height_of, shown), default=style.HEIGHT))
-    for name, own, axes in zip(names or [""], shown or [[]], panels, strict=True):
+    height = max(map(charts.height_of, shown), default=style.HEIGHT)
+    needs = [_memory_of_steps(results[0], name) for name in names]
+    each = 2 if any(needs) else 1  # panels of a workload, side by side
+    figure, panels = charts.panels(each * len(names), height=height + 0.5 * (each - 1))
+    for name, steps, axes in zip(names, needs, panels[1::2], strict=True) if each == 2 else ():
+        _draw_memory(results[0], steps, axes)
+        charts.title(axes, f"{name}, the fullest device")
+    for name, own, axes in zip(names or [""], shown or [[]], panels[::each], strict=True):
         charts.bars(own, axes, unit="s")
         single = step_records.single(results[0], name)
         if single and len(results) == 1:  # other platforms have one of their own
@@ -91,12 +101,40 @@ def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Fig
 
 def _at_most_devices(result: Result, workload: str) -> list[Point]:
     """Strong scaling on the most devices; a step of one device does as much."""
+    return [points.timed(result, r, series="", x=_named(r)) for r in _steps_on_most(result, workload)]
+
+
+def _named(step: Record) -> str:
+    return step.text("strategy") + formatting.over_nodes(step.integer("nodes", 0))
+
+
+def _steps_on_most(result: Result, workload: str) -> list[Record]:
+    """The fastest first."""
     most = max((record.integer("devices") for record in _all(result, workload)), default=1)
     records = [r for r in _all(result, workload, scaling="strong", devices=most) if r.samples]
-    return [
-        points.timed(result, r, series="", x=r.text("strategy") + formatting.over_nodes(r.integer("nodes", 0)))
-        for r in sorted(records, key=lambda record: record.median)
+    return sorted(records, key=lambda record: record.median)
+
+
+def _memory_of_steps(result: Result, workload: str) -> list[Record]:
+    """Those of the same steps whose memory is known by kind."""
+    return [step for step in _steps_on_most(result, workload) if step_records.memory_by_kind(result, step)[0]]
+
+
+def _draw_memory(result: Result, steps: Sequence[Record], axes: Axes) -> None:
+    if not steps:
+        charts.nothing(axes)
+        return
+    found = {_named(step): step_records.memory_by_kind(result, step) for step in steps}
+    shown = [
+        points.timed(result, measured[kind], series=name, x=kind)
+        for kind in MEMORY
+        for name, (measured, _) in found.items()
+        if kind in measured
     ]
+    charts.stacks(shown, axes, unit="B")
+    predicted = {row: own for row, (_, own) in enumerate(found.values()) if "activations" in own}
+    charts.mark_rows(axes, {row: sum(each.median for each in own.values()) for row, own in predicted.items()})
+    axes.set(xlabel="memory")
 
 
 def _all(result: Result, workload: str, **case: str | int) -> list[Record]:
@@ -157,9 +195,19 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
         text = (
             f"{workload}: on {devices} devices {least.case['strategy']} needs the least memory,"
             f" {formatting.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
-            f" {formatting.count_bytes(most.median)}."
+            f" {formatting.count_bytes(most.median)}{_activations(result, most)}."
         )
         yield Finding(text=text, topic=Topic.LEAST_MEMORY)
+
+
+def _activations(result: Result, peak: Record) -> str:
+    """', of which 61 % are activations, predicted within 4 %', as far as that is known."""
+    measured, predicted = (known.get("activations") for known in step_records.memory_by_kind(result, peak))
+    if not measured or not measured.median:
+        return ""
+    off = abs(predicted.median / measured.median - 1) if predicted else 0.0
+    within = f", predicted within {formatting.percent(math.ceil(100 * off) / 100)}" if predicted else ""
+    return f", of which {formatting.percent(measured.median / peak.median)} are activations{within}"
 
 
 def overview(result: Result) -> Table:
