@@ -1,5 +1,6 @@
 """Recipes that change how a step computes and not what: images channels last, and compiled blocks."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from scalecard.hardware.devices import GpuDevice
 from scalecard.hardware.machine import probe
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted, counting
+from scalecard.parallel import sharded
 from scalecard.records import strategies as kinds
 from scalecard.workloads.compiled import compile_blocks, compiled_code, empty_cache_of_code
 from scalecard.workloads.recipe import Recipe, in_layout
@@ -168,3 +170,18 @@ def test_compiled_blocks_keep_as_little_as_their_recipe_says() -> None:
 def test_compiled_blocks_are_proven_counted_and_seen_to_run_on_two_ranks() -> None:
     found = launch(_trained, layout=Layout(2), machine=replace(probe(), num_devices=2))[0]
     assert found == dict.fromkeys(("DDP", "FSDP parameters", "torch gpipe"), (True, True))
+
+
+def test_a_convolution_with_contiguous_weights_lays_what_it_makes_channels_last() -> None:
+    """Also of images of one channel, whose layout alone does not tell; its gradients are those of the plain one."""
+    images, plain = torch.rand(2, 1, 6, 6, dtype=torch.float64), nn.Conv2d(1, 4, 3, dtype=torch.float64)
+    laid = copy.deepcopy(plain)
+    sharded.lay_channels_last(laid)
+    made = laid(images)
+    assert made.is_contiguous(memory_format=torch.channels_last)
+    assert laid.weight.is_contiguous()
+    made.sum().backward()
+    plain(images).sum().backward()
+    assert laid.weight.grad is not None
+    assert plain.weight.grad is not None
+    assert torch.allclose(laid.weight.grad, plain.weight.grad)
