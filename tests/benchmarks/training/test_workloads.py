@@ -11,13 +11,12 @@ import torch
 from scalecard import experiments
 from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import (
-    NotAWorkload,
     check,
-    check_functions,
     check_model,
     check_values,
     examined,
 )
+from scalecard.benchmarks.training.workload_file import NotAWorkload, check_functions
 from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
 from scalecard.workloads.nested import leaves

@@ -27,7 +27,8 @@ from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
 from scalecard.benchmarks.training.strategy import StrategyBuilder
-from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, by_other_recipes, examined
+from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined
+from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts

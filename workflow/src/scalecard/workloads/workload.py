@@ -29,6 +29,7 @@ from scalecard.workloads.builtin import (
     resnet50,
     toy,
 )
+from scalecard.workloads.meta import META, initialise, is_on_meta, materialised
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 from scalecard.workloads.recipe import (
     TEXTBOOKS,
@@ -140,10 +141,20 @@ class Workload:
         """What is counted per second."""
         return getattr(self.module, "UNIT", "samples")
 
-    def network(self, device: torch.device) -> nn.Module:
-        """The model, with the same parameters each time, which computes as the recipe says."""
+    def network(self, device: torch.device, *, on_meta: bool = False) -> nn.Module:
+        """The model, with the same parameters each time, which computes as the recipe says.
+
+        With `on_meta`, one that model() leaves without data stays so, until `initialise` gives its values.
+        """
         values = json.dumps(self._values_for("model"))
-        model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
+        if not self.file:
+            model = _copy_on(device, _built_in(self.name, values, self.seed))
+        elif not is_on_meta(model := self._model()):
+            model = model.to(device)
+        elif on_meta or device == META:
+            model = model.to(META)
+        else:
+            model = materialised(model, self.seed, device)
         if self.recomputes:
             for block in self.wrappable_blocks(model):
                 checkpoint_forward(block, self.recipe.checkpointing)
@@ -164,6 +175,10 @@ class Workload:
         for block in self.blocks(model):
             blocks += block.children() if isinstance(block, nn.ModuleList | nn.ModuleDict) else [block]
         return [each for each in blocks if each in called and next(each.parameters(), None) is not None]
+
+    def initialise(self, keep: Callable[[str, Tensor], None]) -> None:
+        """Give `keep` every parameter and buffer of the model by its name: of one on meta, a module at a time."""
+        initialise(self._model(), self.seed, keep)
 
     def _model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -254,7 +269,7 @@ class Workload:
         """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
         yield self
         each = min(self.each or most, most)
-        while each > 1 and self._divisible(self.network(HOST)):
+        while each > 1 and self._divisible(self.network(META)):
             each = max(1, each // 4)
             yield replace(self, each=each)
 
@@ -316,8 +331,7 @@ class Workload:
 
     def without_data(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Scoring one sample, and the gradient of training on one, on tensors without data: to count operations."""
-        meta = torch.device("meta")
-        model, batch = self.as_reference.network(meta), self.batch(1, meta)
+        model, batch = self.as_reference.network(META), self.batch(1, META)
         parts = reference.split(*batch, [1])
         return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
 

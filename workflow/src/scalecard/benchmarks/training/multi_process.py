@@ -20,6 +20,7 @@ from scalecard.parallel.device_mesh import mesh
 from scalecard.parallel.step import Step, state_of
 from scalecard.records import strategies as kinds
 from scalecard.records.record import Check
+from scalecard.workloads.meta import is_on_meta
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
@@ -94,11 +95,15 @@ def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
 
 
 def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
-    """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well."""
+    """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well.
+
+    Of a model on the meta device no rank ever holds more than one module's whole parameters before it is trained.
+    """
     workload, on_host = at.workload, kind is kinds.FSDP_OFFLOAD
     if on_host and ctx.device.type == "cpu":
         raise CannotBe(ON_HOST)
-    model = workload.with_precision("float32").network(HOST)
+    model = workload.with_precision("float32").network(HOST, on_meta=True)
+    without_data = is_on_meta(model)
     try:
         cut_model.blocks_of(workload, model)  # CannotBe if they do not have all of its parameters
         blocks = [block for block in workload.wrappable_blocks(model) if not sharded.is_tied(block, model)]
@@ -115,6 +120,9 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     freed = times > 1  # after the forward
     among = mesh(ctx, replicas)
     module = sharded.sharded(model, blocks, among, parameters=freed, bf16=workload.in_bf16, on_host=on_host)
+    if without_data:
+        rank = ctx.rank % ranks
+        sharded.materialise(model, workload.initialise, ctx.device, rank=rank, ranks=ranks, on_host=on_host)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
         counts["collective bytes"] = len(workload.micro_batch_sizes(at.shares()[0])) * times * gathered + reduced
