@@ -19,9 +19,10 @@ from scalecard.benchmarks.training.validate import (
 from scalecard.benchmarks.training.workload_file import NotAWorkload, check_functions
 from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
+from scalecard.workloads.modules import BUILT_IN
 from scalecard.workloads.nested import leaves
 from scalecard.workloads.recipe import Recipe
-from scalecard.workloads.workload import BUILT_IN, Workload, _built_in, built_in
+from scalecard.workloads.workload import Workload, _built_in, built_in
 from support.blocks import block
 from support.projects import ROOT
 

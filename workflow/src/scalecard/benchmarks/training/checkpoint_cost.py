@@ -54,7 +54,11 @@ Make = Callable[[References, Setting], tuple[Subject, Checkpoint]]
 
 
 def records(group: Group, data_dir: str) -> Iterator[Record]:
-    """Times of all forms, with one workload on these ranks, as many samples on each as one device has."""
+    """Times of all forms, with one workload on these ranks, as many samples on each as one device has.
+
+    Steps are those on one batch, also if batches have unequal lengths.
+    """
+    group = replace(group, workload=replace(group.workload, varies=False))
     skipped, size = partial(Record.skipped, group.case, metric=SAVE), _whole_bytes(group.workload)
     with _folder(Path(data_dir), group.ctx) as (folder, free):
         if free < ROOM * size:

@@ -43,7 +43,7 @@ def pipeline(
     made = LibraryPipeline(
         {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
         num_stages,
-        workload.shared(ctx.device, ctx.rank // depth, replicas),
+        workload.shared(ctx.device, ctx.rank // depth, replicas)[0],
         schedule=schedule,
         num_micro=at.num_micro,
         device=ctx.device,

@@ -104,7 +104,7 @@ def subject(
     model = in_layout(workload.network(ctx.device), combination.rungs)
     shared = trainable(model) if ctx.world_size > 1 else []
     module = wrap(model, ctx) if shared else model
-    inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
+    ((inputs, targets),) = workload.shared(ctx.device, ctx.rank, ctx.world_size)
     each = rows(inputs) // combination.count
     parts = list(zip(chunks(inputs, each), chunks(targets, each), strict=True))
     optimizer = workload.optimizer_settings

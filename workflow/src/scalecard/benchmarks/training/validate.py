@@ -26,10 +26,12 @@ from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
 from scalecard.workloads.meta import META, is_on_meta, materialised
+from scalecard.workloads.modules import accepted
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import BATCH_NORM, HOST, Workload, accepted, chosen
+from scalecard.workloads.unequal_batches import have_unequal_shapes
+from scalecard.workloads.workload import BATCH_NORM, HOST, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
@@ -209,6 +211,11 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     lr, frozen, inexact, clip = decided(f"examined-{workload.name}-{num_devices}", look)
     recipe = replace(workload.recipe, clip=clip)
     return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=recipe)
+
+
+def varies(workload: Workload) -> bool:
+    """Whether batches of other seeds have other shapes than the first, beyond their rows."""
+    return have_unequal_shapes(replace(workload, batch_size=2, varies=True).batches(HOST))
 
 
 def by_other_recipes(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scalecard.workloads.meta import NotInitialised
-from scalecard.workloads.workload import UNITS, Workload, accepted, loaded
+from scalecard.workloads.modules import accepted, loaded
+from scalecard.workloads.workload import UNITS, Workload
 
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
