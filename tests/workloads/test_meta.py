@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import check
 from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.workloads import workload as workloads
@@ -112,6 +114,20 @@ def test_what_nothing_initialises_is_named_with_the_two_ways(own: str, said: str
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"workloads.mine.file = {path}: {said}")
     assert TWO_WAYS in line
+
+
+def test_a_model_too_large_to_be_looked_at_before_is_refused_where_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(TEXT.replace("INIT", ""))
+    workloads.loaded.cache_clear()
+    check.cache_clear()
+    monkeypatch.setattr(validate.psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
+    mine = Workload("mine", str(path), "{}", 4, seed=0)
+    check(mine)
+    with pytest.raises(NotAWorkload, match="nothing initialises scale, which"):
+        validate._examined(mine, HOST, 2, 1)
 
 
 def test_what_initialising_raises_is_one_line_and_what_is_whole_is_accepted(tmp_path: Path) -> None:

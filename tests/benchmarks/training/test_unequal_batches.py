@@ -1,16 +1,19 @@
 """Batches of unequal length: found, drawn by each rank for itself, proven, timed over whole cycles, or refused."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from scalecard import experiments
+from scalecard.analysis import breakdown
+from scalecard.analysis.platforms import PlatformResults
 from scalecard.benchmarks.training.validate import varies
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
-from scalecard.records.record import Record
+from scalecard.records.record import Record, Result
 from scalecard.workloads.unequal_batches import NUM_BATCHES, seed_of
 from scalecard.workloads.workload import HOST, Workload
 from support.blocks import SHORTEST
@@ -87,7 +90,7 @@ def records() -> list[Record]:
 def test_what_shares_the_batch_is_proven_and_timed_over_whole_cycles(records: list[Record]) -> None:
     steps = [record for record in records if record.metric == "step_time" and record.status == "ok"]
     on_two = {record.text("strategy"): record for record in steps if record.matches(devices=2)}
-    assert set(on_two) == {"DDP", "ZeRO-1", "FSDP gradients", "FSDP parameters"}
+    assert set(on_two) == {"DDP", "ZeRO-1", "FSDP gradients", "FSDP parameters", "tensor parallel"}
     assert any(record.matches(devices=1, strategy="single device") for record in steps)
     for record in steps:
         assert {check.dtype for check in record.checks} == {"float64", "float32"}
@@ -104,6 +107,16 @@ def test_what_needs_fixed_shapes_is_refused_with_the_reason(records: list[Record
         "its batches have unequal lengths, and stages hand over tensors of fixed shapes"
     }
     assert "nn.DataParallel divides one that is padded as a whole" in refused["DataParallel"]
+
+
+def test_the_report_says_what_each_step_waits_for(records: list[Record], make_result: Callable[..., Result]) -> None:
+    """Whatever this machine took: the terms add up, none is missing, and no rank is called the slow one."""
+    result = make_result(records, experiment="strategies")
+    (ddp,) = [e for e in breakdown.of_strategies(PlatformResults({"strategies": result})) if e.strategy == "DDP"]
+    slowest = ddp.term(breakdown.SLOWEST)
+    assert slowest.seconds > 0
+    assert slowest.rank is None
+    assert sum(term.seconds for term in ddp.terms) == pytest.approx(ddp.seconds)
 
 
 def test_the_slowest_rank_is_that_of_each_step(records: list[Record]) -> None:

@@ -43,3 +43,7 @@ def loss(scores: Tensor, classes: Tensor) -> Tensor:
 
 def blocks(model: nn.Module) -> list[nn.Module]:
     return list(model.children())
+
+
+def tensor_plan(model: nn.Module) -> dict[str, str]:
+    return {"hidden": "column", "out": "row"}

@@ -25,7 +25,7 @@ from scalecard.benchmarks.training.workload_file import (
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
-from scalecard.workloads.meta import META, is_on_meta, materialised
+from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
 from scalecard.workloads.modules import accepted
 from scalecard.workloads.nested import Tree, leaves
 from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
@@ -238,7 +238,10 @@ def _normalises_in_bf16(workload: Workload) -> bool:
 
 def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
-    workload = replace(workload, frozen=_draws(workload) or _normalises_in_bf16(workload))
+    try:
+        workload = replace(workload, frozen=_draws(workload) or _normalises_in_bf16(workload))
+    except NotInitialised as error:  # of a model that was too large to be looked at before
+        raise NotAWorkload(workload, str(error)) from error
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
