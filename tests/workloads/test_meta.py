@@ -10,7 +10,7 @@ from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import check
 from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.workloads import workload as workloads
-from scalecard.workloads.meta import initialise, is_on_meta, materialised
+from scalecard.workloads.meta import initialise, is_on_meta, materialised, put_on_meta
 from scalecard.workloads.workload import HOST, Workload
 from support.projects import ROOT
 from torch import Tensor, nn
@@ -51,7 +51,17 @@ def test_the_whole_model_is_as_its_own_code_initialises_it() -> None:
     assert not model.fixed.weight.requires_grad
     assert model.training
     assert of_layers(1, exact=True).network(HOST).out.weight.dtype == torch.float64
-    assert is_on_meta(of_layers(1).network(HOST, on_meta=True))
+    assert is_on_meta(there := of_layers(1).network(HOST, on_meta=True))
+    assert there.out.weight is there.embedding.weight
+
+
+def test_what_has_data_in_part_is_put_on_meta_with_what_its_modules_share() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    model[1].bias = nn.Parameter(torch.empty(3, device="meta"))
+    assert put_on_meta(model)[1].weight is model[0].weight
+    assert all(parameter.is_meta for parameter in model.parameters())
+    assert len(list(model.parameters())) == 3
 
 
 def test_modules_initialise_themselves_where_the_model_does_not() -> None:

@@ -129,3 +129,12 @@ def materialised(model: nn.Module, seed: int, device: torch.device) -> nn.Module
         here = nn.Parameter(values[name], tensor.requires_grad) if is_parameter else values[name]
         _put(places[id(tensor)], here)
     return model.to(device)  # a buffer that init_weights() adds
+
+
+def put_on_meta(model: nn.Module) -> nn.Module:
+    """The model with all of it on meta; `to` would let modules that share a parameter have one each."""
+    for shared in _places(model).values():
+        tensor = getattr(*shared[0])
+        there = tensor.detach().to(META)
+        _put(shared, nn.Parameter(there, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else there)
+    return model

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from scalecard.hardware.failures import first_that_fits
 from scalecard.workloads import nested, reference
-from scalecard.workloads.meta import META, initialise, is_on_meta, materialised
+from scalecard.workloads.meta import META, initialise, is_on_meta, materialised, put_on_meta
 from scalecard.workloads.modules import accepted, loaded
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 from scalecard.workloads.recipe import (
@@ -135,7 +135,7 @@ class Workload:
         elif not is_on_meta(model := self._model()):
             model = model.to(device)
         elif on_meta or device == META:
-            model = model.to(META)
+            model = put_on_meta(model)
         else:
             model = materialised(model, self.seed, device)
         if self.recomputes:

@@ -38,9 +38,8 @@ from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record
 from scalecard.records.statistics import FEWEST
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, SINGLE, Strategy
-from scalecard.workloads.meta import META
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import Workload
+from scalecard.workloads.workload import HOST, Workload
 
 SAVE, RESTORE, STEPS, SIZE = "save_time", "restore_time", "steps_time", "checkpoint_size"
 ONE_FILE, IN_PARTS, BESIDE, NONE = "one file", "in parts", "asynchronous", "none"
@@ -76,7 +75,7 @@ def records(group: Group, data_dir: str) -> Iterator[Record]:
 
 def _whole_bytes(workload: Workload) -> int:
     """What training keeps of a model: parameters, and the optimiser's states as far as they are as large as these."""
-    model = workload.network(META)
+    model = workload.network(HOST, on_meta=True)
     states = workload.optimizer_settings.state_bytes(trainable(model))
     return states + sum(parameter.nbytes for parameter in model.parameters())
 

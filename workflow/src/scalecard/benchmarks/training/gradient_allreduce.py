@@ -7,14 +7,13 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.parallel.ddp import AllReduceAlone
 from scalecard.records.record import Check
-from scalecard.workloads.meta import META
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import Workload
+from scalecard.workloads.workload import HOST, Workload
 
 
 def alone(ctx: RankContext, workload: Workload) -> Subject:
     """As many bytes as the gradients have, in DDP's buckets; zeros stay finite however often they are added."""
-    model = workload.network(META)
+    model = workload.network(HOST, on_meta=True)
     exchange = AllReduceAlone(model, ctx.device)
 
     def prove() -> Iterator[Check]:
