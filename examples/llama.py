@@ -54,16 +54,23 @@ class Block(nn.Module):
         return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
 
+class Llama(nn.Sequential):
+    def init_weights(self) -> None:
+        for layer in self.modules():
+            if isinstance(layer, nn.RMSNorm):
+                layer.reset_parameters()
+            elif isinstance(layer, nn.Linear | nn.Embedding):
+                nn.init.normal_(layer.weight, std=0.02)
+
+
 def model(
     layers: int = 32, width: int = 4096, heads: int = 32, groups: int = 8, hidden: int = 14336, vocabulary: int = 128256
 ) -> nn.Module:
-    head = nn.Sequential(nn.RMSNorm(width, eps=1e-5), nn.Linear(width, vocabulary, bias=False))
-    middle = [Block(width, heads, groups, hidden) for _ in range(layers)]
-    made = nn.Sequential(nn.Embedding(vocabulary, width), *middle, head)
-    for layer in made.modules():
-        if isinstance(layer, nn.Linear | nn.Embedding):
-            nn.init.normal_(layer.weight, std=0.02)
-    return made
+    """Without data: who trains it calls init_weights(), under FSDP only for the shards of each rank."""
+    with torch.device("meta"):
+        head = nn.Sequential(nn.RMSNorm(width, eps=1e-5), nn.Linear(width, vocabulary, bias=False))
+        middle = [Block(width, heads, groups, hidden) for _ in range(layers)]
+        return Llama(nn.Embedding(vocabulary, width), *middle, head)
 
 
 def batch(size: int, seed: int, sequence: int = 8192, vocabulary: int = 128256) -> tuple[Tensor, Tensor]:

@@ -37,6 +37,7 @@ SHORT = {
     "workloads/builtin/resnets.py": "what the workloads beside it have in common",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "a setting and cut_model.py both take it",
+    "workloads/unequal_batches.py": "a workload draws by it, and who looks at one asks it",
 }
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from scalecard.measuring.case_variant import Prepared, Timing
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench
-from support.simulated_clock import SimulatedMachine
+from support.simulated_clock import SimulatedMachine, subject, variants
 
 
 class Queue:
@@ -91,3 +92,43 @@ def test_a_block_is_as_long_as_asked_though_single_calls_are_waited_for(rule: Ru
     calls = bench.warm_up(machine.work(0.001), replace(rule, warmup_seconds=0, block_seconds=0.1))
     seconds = bench.block(machine.work(0.001), calls).completion
     assert calls * seconds == pytest.approx(0.1, rel=0.2)
+
+
+def test_with_batches_in_turn_a_sample_is_the_mean_of_the_slowest_ranks_with_each() -> None:
+    """They take 1 and 3 s here, and 2 and 2 s on another rank: 2.5 s, though either rank takes 2 s on average."""
+    machine, taken, held = SimulatedMachine(), list[int](), [0]
+
+    def hold(turn: int | None) -> None:
+        held[0] = turn or 0
+
+    def work() -> None:
+        taken.append(held[0])
+        machine.work((1.0, 3.0)[held[0]])()
+
+    alike = {"leads": True, "alone": False, "spans_nodes": False, "barrier": lambda: None}
+
+    def maximum(values: Sequence[float]) -> list[float]:
+        return [max(value, 4.0) for value in values] if len(values) == 2 else list(values)  # a block's, or an overrun
+
+    ranks = SimpleNamespace(maximum=maximum, **alike)
+    (variant,) = variants(mine=work)
+    prepared = Prepared(variant=variant, subject=subject(work, turns=2, hold=hold), checks=[], work=[], initial=0.0)
+    timing = Timing(variant=variant, prepared=prepared, iterations=2)
+    assert Bench([], ranks, machine.clock).sample(timing) == pytest.approx(10.0)
+    assert taken == [0, 0, 1, 1], "two calls with each, in a block of its own"
+    assert timing.completion == [2.5], "blocks of 2 and 6 s here, and of 4 and 4 s there"
+    assert timing.by_turn == [[2.0, 3.0]]
+    assert timing.own == [2.0]
+    assert timing.prepared
+    assert timing.prepared.calls == 4
+
+
+def test_the_warm_up_calls_all_batches(rule: Rule) -> None:
+    machine, calls = SimulatedMachine(), list[int]()
+
+    def work() -> None:
+        calls.append(1)
+        machine.work(0.25)()
+
+    assert Bench([], clock=machine.clock).warm_up(work, rule, turns=3) == 1
+    assert len(calls) == 3

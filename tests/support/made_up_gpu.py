@@ -76,6 +76,7 @@ class Timed:
     """What time_rounds would have found."""
 
     variant: Variant
+    by_turn: tuple[list[float], ...] = ()
 
     def record(self, metric: str) -> Record:
         return Record(case=self.variant.case, metric=metric, unit="s", samples=[[1.0]])

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalecard.benchmarks.training import cut_model
 from scalecard.benchmarks.training.cuts import BOTTLENECKS, num_blocks
-from scalecard.workloads import workload
+from scalecard.workloads import modules, workload
 from torch import Tensor, nn
 
 
@@ -27,7 +27,7 @@ def small_model(name: str, *, num_classes: int) -> nn.Module:
 def replace_resnet50(replace: Callable[[Any, str, Any], None] = setattr) -> None:
     """From now on it is the model of both built-in workloads that pipelines cut."""
     for name in BOTTLENECKS:
-        module = workload.BUILT_IN[name]
+        module = modules.BUILT_IN[name]
         replace(module, "model", partial(small_model, name))
         replace(module, "blocks", lambda model: list(model.children()))
     for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, cut_model._stages):

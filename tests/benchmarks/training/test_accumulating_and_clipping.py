@@ -8,7 +8,8 @@ import torch
 from scalecard.benchmarks.training.memory_trials import _proven_at
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, InProcess, subject
-from scalecard.benchmarks.training.validate import NotAWorkload, examined
+from scalecard.benchmarks.training.validate import examined
+from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject

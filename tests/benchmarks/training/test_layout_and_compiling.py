@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.benchmarks.training import multi_process, recipe_checks, single_process, strategy
-from scalecard.benchmarks.training.recipe_checks import cannot_be_trained_so
+from scalecard.benchmarks.training import multi_process, single_process, strategy, validate
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe
+from scalecard.benchmarks.training.validate import cannot_be_trained_so
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
@@ -24,7 +24,7 @@ from scalecard.workloads.workload import HOST, Workload, built_in
 from torch import nn
 
 needs_a_compiler = pytest.mark.skipif(
-    bool(recipe_checks.no_compiler(HOST)), reason=recipe_checks.no_compiler(HOST) or "it is here"
+    bool(validate.no_compiler(HOST)), reason=validate.no_compiler(HOST) or "it is here"
 )
 LAID, COMPILED = Recipe("sgd", channels_last=True), Recipe("adamw", compile=True)
 
@@ -69,7 +69,7 @@ def test_convolutions_of_images_that_lie_otherwise_are_not_counted_as_channels_l
 def test_what_a_model_cannot_follow_is_named_by_its_key(
     name: str, recipe: Recipe, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe_checks, "no_compiler", lambda device: "")
+    monkeypatch.setattr(validate, "no_compiler", lambda device: "")
     found = mine(name, recipe)
     problem = cannot_be_trained_so(found, found.as_reference.network(HOST), found.batch(2, HOST))
     assert problem.startswith(why)
@@ -77,7 +77,7 @@ def test_what_a_model_cannot_follow_is_named_by_its_key(
 
 
 def test_without_a_compiler_nothing_is_compiled_and_the_cause_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipe_checks, "no_compiler", lambda device: "no compiler is here")
+    monkeypatch.setattr(validate, "no_compiler", lambda device: "no compiler is here")
     found = mine("toy", COMPILED)
     problem = cannot_be_trained_so(found, found.as_reference.network(HOST), found.batch(2, HOST))
     assert problem == "recipe.compile = true: no compiler is here"

@@ -10,20 +10,20 @@ import pytest
 import torch
 from scalecard import experiments
 from scalecard.benchmarks.training import validate
-from scalecard.benchmarks.training.recipe_checks import cannot_be_trained_so
 from scalecard.benchmarks.training.validate import (
-    NotAWorkload,
+    cannot_be_trained_so,
     check,
-    check_functions,
     check_model,
     check_values,
     examined,
 )
+from scalecard.benchmarks.training.workload_file import NotAWorkload, check_functions
 from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
+from scalecard.workloads.modules import BUILT_IN
 from scalecard.workloads.nested import leaves
 from scalecard.workloads.recipe import Recipe
-from scalecard.workloads.workload import BUILT_IN, Workload, _built_in, built_in
+from scalecard.workloads.workload import Workload, _built_in, built_in
 from support.blocks import block
 from support.projects import ROOT
 

@@ -8,6 +8,7 @@ Of strategies whose devices share the batch (DDP, FSDP, HSDP), b samples on each
     smaller batch   T(b) - A - those  one device alone, over b samples; called launching if the host sets its pace
     side by side    mean_r U_r - T(b) the ranks' own steps at the same time, without exchanging anything
     slowest rank    U - mean_r U_r    U: the slowest rank of each round
+                                      and, of batches of unequal length, of each step of a cycle: then it is their mean
     communication   S - (U - A + V)   S: the step. At most what the exchange of DDP's gradients takes alone, and half
                                       as much again where parameters are gathered twice
 

@@ -28,7 +28,8 @@ from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
 from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder
-from scalecard.benchmarks.training.validate import NotAWorkload, OfWorkloads, Workloads, by_other_recipes, examined
+from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined, varies
+from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
 from scalecard.distributed.layout import Layout, layouts
@@ -183,7 +184,8 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workl
     failed = partial(Record.failed, reason=Reason.ERROR, metric="step_time")
     for workload in spec.loads:
         try:
-            found.append(examined(workload, ctx.device, spec.check_steps, num_devices))
+            workload = examined(workload, ctx.device, spec.check_steps, num_devices)
+            found.append(replace(workload, varies=varies(workload)))
         except NotAWorkload as error:
             absent.append(failed({"workload": workload.name}, str(error)))
             continue

@@ -46,6 +46,8 @@ class Subject:
     What `optimizers` keep from step to step is counted.
     `test` scores the test images and returns the accuracy. Once timing is over, `after` checks what must hold, and
     `agreeing` returns the tensors that must be the same on all ranks, bit for bit.
+
+    Work that takes several batches in `turns` takes the same one while `hold` says so: a sample is the mean over all.
     """
 
     work: Work
@@ -58,6 +60,8 @@ class Subject:
     test: Callable[[], float] | None = None
     after: Callable[[], Iterable[Check]] = tuple
     agreeing: Callable[[], Iterable[Tensor]] = tuple
+    turns: int = 1
+    hold: Callable[[int | None], object] = bool
 
     def parameters(self) -> list[Tensor]:
         """The tensors of the state that are trained."""
@@ -116,7 +120,8 @@ class Timing:
     """The samples of one variant, one per round: seconds per call until enqueued, and until complete.
 
     Both are the slowest rank's; `own` is how long this rank took until complete. `prepared` is None if it failed
-    before it could be timed, or if it was `left_out`, and why. `accuracies` has one value per epoch. `joules`
+    before it could be timed, or if it was `left_out`, and why. `accuracies` has one value per epoch. Of work that
+    takes several batches in turn, `by_turn` has what a call takes with each, per round. `joules`
     were used by `metered` calls; if there are none, `no_joules` says why.
     """
 
@@ -129,6 +134,7 @@ class Timing:
     completion: list[float] = field(default_factory=list)
     own: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
+    by_turn: list[list[float]] = field(default_factory=list)
     stopped: str = ""
     failure: str = ""
     reason: Reason = Reason.ERROR

@@ -43,6 +43,7 @@ class Meter:
         if self.reason or timing.failure or not timing.prepared:
             return
         calls, work = math.ceil(1.1 * WINDOW / median(timing.completion)), timing.prepared.call
+        calls += -calls % timing.prepared.subject.turns  # over whole cycles of its batches
         with caught(on_failure=timing.fail, alone=self._bench.ranks.alone):
             self.add(timing, lambda: calls * self._bench.block(work, calls).completion, calls)
 

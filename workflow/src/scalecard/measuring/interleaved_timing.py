@@ -69,7 +69,9 @@ def _measure(
             if timing.prepared and not timing.failure:
                 progress.detail(f"warming up {timing.variant.name}")
                 with caught(on_failure=timing.fail, alone=bench.ranks.alone):
-                    timing.iterations = bench.warm_up(timing.prepared.call, rule, timing.variant.place)
+                    turns, place = timing.prepared.subject.turns, timing.variant.place
+                    calls = bench.warm_up(timing.prepared.call, rule, place, turns)
+                    timing.iterations = -(-calls // turns)
     with telemetry.watching(bench.ranks.leads) as watch, spent_on(Activity.TIMED):
         reason = _run_rounds(timings, bench, rule, at_once=at_once)
         if energy:

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import NamedTuple, Protocol
 
 from scalecard.hardware.device_timestamps import Marking, Place
@@ -84,17 +85,25 @@ class Bench:
         return Block(enqueue / iterations, completion / iterations, own / iterations)
 
     def sample(self, timing: Timing) -> float:
-        """Add one block to a timing, and return its seconds.
+        """Add one block to a timing, and return its seconds; or the mean of one block with each of several batches.
 
-        The first block is compared with the devices' own time; in every block that would cost a mark per device.
+        Of each batch it is the slowest rank's. The first block is compared with the devices' own time; in every block
+        that would cost a mark per device.
         """
         assert timing.prepared, "only what was prepared is timed"
-        place, first = timing.variant.place, not timing.completion
-        block = self.block(timing.prepared.call, timing.iterations, compared=first, place=place)
-        timing.enqueue.append(block.enqueue)
-        timing.completion.append(block.completion)
-        timing.own.append(block.own)
-        return block.completion * timing.iterations
+        subject, work, first = timing.prepared.subject, timing.prepared.call, not timing.completion
+        blocks = list[Block]()
+        for turn in range(subject.turns):
+            subject.hold(turn)
+            blocks.append(self.block(work, timing.iterations, compared=first, place=timing.variant.place))
+        subject.hold(None)
+        enqueue, completion, own = (float(mean(values)) for values in zip(*blocks, strict=True))
+        timing.enqueue.append(enqueue)
+        timing.completion.append(completion)
+        timing.own.append(own)
+        if subject.turns > 1:
+            timing.by_turn.append([block.completion for block in blocks])
+        return completion * timing.iterations * subject.turns
 
     def sample_at_once(self, timings: Sequence[Timing]) -> None:
         """Add one block to each of these timings, which run side by side; each takes its place's own time.
@@ -122,12 +131,12 @@ class Bench:
             if timing.variant.place and (fault := timing.variant.place.fault):
                 timing.fail(f"{timing.variant.name}: {fault}", Reason.DEVICE_FAULT)
 
-    def warm_up(self, work: Work, rule: Rule, place: Place | None = None) -> int:
-        """Call the work until it is warm, and return how many calls make a block."""
+    def warm_up(self, work: Work, rule: Rule, place: Place | None = None, turns: int = 1) -> int:
+        """Call the work until it is warm, with all of its batches in turn; return how many calls make a block."""
         spent, last = 0.0, math.inf
         while True:
-            seconds = self.block(work, 1, place=place).completion
-            spent, last = spent + seconds, min(last, seconds)
+            seconds = self.block(work, turns, place=place).completion
+            spent, last = spent + turns * seconds, min(last, seconds)
             if spent >= rule.warmup_seconds:
                 break
         calls = _calls(rule, last)

@@ -12,7 +12,7 @@ Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019); R
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -65,6 +65,35 @@ def lay_channels_last(model: nn.Module) -> None:
 def _with_weight_laid(convolution: nn.Conv2d, images: Tensor) -> Tensor:
     made: Tensor = convolution._conv_forward(images, in_layout(convolution.weight, True), convolution.bias)
     return made
+
+
+def materialise(
+    model: nn.Module,
+    initialise: Callable[[Callable[[str, Tensor], None]], None],
+    device: torch.device,
+    *,
+    rank: int,
+    ranks: int,
+    on_host: bool = False,
+) -> None:
+    """Give a model that was sharded without data its rank's rows of every parameter, and its buffers.
+
+    `initialise` gives whole ones to a function, by their names, and frees each once its rows are copied.
+    """
+    model.to_empty(device=torch.device("cpu") if on_host else device)
+    parameters = dict(model.named_parameters())
+
+    def keep(name: str, whole: Tensor) -> None:
+        if isinstance(parameter := parameters.get(name), DTensor):
+            shard, start = parameter.to_local(), rank * -(-len(whole) // ranks)
+            shard.copy_(whole[start : start + len(shard)])
+        else:
+            owner, _, own = name.rpartition(".")
+            module = model.get_submodule(owner)
+            setattr(module, own, whole.to(device, getattr(module, own).dtype))
+
+    with torch.no_grad():
+        initialise(keep)
 
 
 def is_tied(block: nn.Module, model: nn.Module) -> bool:

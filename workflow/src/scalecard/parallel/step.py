@@ -1,6 +1,6 @@
 """One training step of any module on one resident batch, however the module is wrapped."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -49,6 +49,11 @@ class Step:
             micro_batch_size=workload.micro_batch_size(rows(batch[0])),
         )
 
+    def on(self, inputs: Tree, targets: Tree) -> None:
+        """A step on another batch."""
+        self.inputs, self.targets = inputs, targets
+        self()
+
     def __call__(self) -> None:
         whole = rows(self.inputs)
         size = self.micro_batch_size or whole
@@ -61,6 +66,27 @@ class Step:
             clip(self.optimizer, squared_norm(self.optimizer), self.max_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+class InTurn:
+    """A step on several batches: each call takes the next one, over and over or, while one is held, that."""
+
+    def __init__(self, step: Callable[[Tree, Tree], object], batches: Sequence[tuple[Tree, Tree]]) -> None:
+        self.step, self.batches, self.turn, self.held = step, batches, 0, False
+
+    def hold(self, turn: int | None) -> None:
+        """Take this batch from now on; None: again each in turn, from the first."""
+        self.turn, self.held = turn or 0, turn is not None
+
+    @property
+    def cycle(self) -> Mapping[str, Any]:
+        """What a Subject says of it."""
+        return {"turns": len(self.batches), "hold": self.hold}
+
+    def __call__(self) -> None:
+        self.step(*self.batches[self.turn])
+        if not self.held:
+            self.turn = (self.turn + 1) % len(self.batches)
 
 
 def state_of(model: nn.Module) -> list[Tensor]:

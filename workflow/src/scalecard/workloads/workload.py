@@ -2,15 +2,11 @@
 
 import copy
 import functools
-import importlib.util
-import inspect
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
@@ -19,17 +15,9 @@ from torch import Tensor, nn
 
 from scalecard.hardware.failures import first_that_fits
 from scalecard.workloads import nested, reference
-from scalecard.workloads.builtin import (
-    gpt,
-    lenet,
-    resnet18,
-    resnet18_eighth,
-    resnet18_quarter,
-    resnet26_quarter,
-    resnet50,
-    toy,
-)
 from scalecard.workloads.compiled import compile_blocks
+from scalecard.workloads.meta import META, initialise, is_on_meta, materialised, put_on_meta
+from scalecard.workloads.modules import accepted, loaded
 from scalecard.workloads.nested import Tree, leaves, mapped, share
 from scalecard.workloads.recipe import (
     TEXTBOOKS,
@@ -41,17 +29,8 @@ from scalecard.workloads.recipe import (
     in_layout,
     under_autocast,
 )
+from scalecard.workloads.unequal_batches import NUM_BATCHES, seed_of
 
-BUILT_IN = {
-    "gpt": gpt,
-    "lenet": lenet,
-    "resnet18": resnet18,
-    "resnet18_eighth": resnet18_eighth,
-    "resnet18_quarter": resnet18_quarter,
-    "resnet26_quarter": resnet26_quarter,
-    "resnet50": resnet50,
-    "toy": toy,
-}
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
@@ -66,6 +45,8 @@ class Workload:
     is `inexact` cannot compute in float64. `part` is which of how many equal shares of a batch it has: a rank's. `each`
     is how many samples a device holds, as far as is known; 0: any. With `device_only`, the host does not compute what a
     device cannot hold: of a batch that is many times too large, that would take too long.
+
+    If it `varies`, batches have unequal lengths. A step takes that of its `turn`, and each of so many `shares` its own.
     """
 
     name: str
@@ -80,6 +61,9 @@ class Workload:
     inexact: bool = False
     part: tuple[int, int] = (0, 1)
     device_only: bool = False
+    varies: bool = False
+    turn: int = 0
+    shares: int = 1
     recipe: Recipe = TEXTBOOKS
 
     @property
@@ -151,10 +135,20 @@ class Workload:
         """What is counted per second."""
         return getattr(self.module, "UNIT", "samples")
 
-    def network(self, device: torch.device) -> nn.Module:
-        """The model, with the same parameters each time, which computes as the recipe says."""
+    def network(self, device: torch.device, *, on_meta: bool = False) -> nn.Module:
+        """The model, with the same parameters each time, which computes as the recipe says.
+
+        With `on_meta`, one that model() leaves without data stays so, until `initialise` gives its values.
+        """
         values = json.dumps(self._values_for("model"))
-        model = self._model().to(device) if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
+        if not self.file:
+            model = _copy_on(device, _built_in(self.name, values, self.seed))
+        elif not is_on_meta(model := self._model()):
+            model = model.to(device)
+        elif on_meta or device == META:
+            model = put_on_meta(model)
+        else:
+            model = materialised(model, self.seed, device)
         in_layout(model, self.recipe.channels_last)
         if self.recipe.compile:
             compile_blocks(self.wrappable_blocks(model), self.recipe.checkpointing)
@@ -179,6 +173,10 @@ class Workload:
             blocks += block.children() if isinstance(block, nn.ModuleList | nn.ModuleDict) else [block]
         return [each for each in blocks if each in called and next(each.parameters(), None) is not None]
 
+    def initialise(self, keep: Callable[[str, Tensor], None]) -> None:
+        """Give `keep` every parameter and buffer of the model by its name: of one on meta, a module at a time."""
+        initialise(self._model(), self.seed, keep)
+
     def _model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -189,20 +187,25 @@ class Workload:
         inputs, targets = self._drawn(size)
         return mapped(partial(self.placed, device), inputs), mapped(partial(self.placed, last or device), targets)
 
-    def shared(self, device: torch.device, rank: int, ranks: int) -> tuple[Tree, Tree]:
-        """Of the whole batch, the equal share of one of several ranks; the device gets no more than that."""
-        mine = self.of_rank(rank, ranks)
-        return mine.batch(mine.batch_size, device)
+    def batches(self, device: torch.device, last: torch.device | None = None) -> list[tuple[Tree, Tree]]:
+        """What its steps take in turn: one batch or, if it varies, one for each turn."""
+        turns = NUM_BATCHES if self.varies else 1
+        return [replace(self, turn=turn).batch(self.batch_size, device, last) for turn in range(turns)]
+
+    def shared(self, device: torch.device, rank: int, ranks: int) -> list[tuple[Tree, Tree]]:
+        """Of the whole batches, the equal shares of one of several ranks; the device gets no more than that."""
+        return self.of_rank(rank, ranks).batches(device)
 
     def of_rank(self, rank: int, ranks: int) -> "Workload":
         """What one of several ranks trains alone: on its equal share of the batch."""
         return replace(self, batch_size=self.batch_size // ranks, part=(rank, ranks))
 
     def _drawn(self, size: int) -> tuple[Tree, Tree]:
-        rank, ranks = self.part
+        rank, ranks = (0, 1) if self.varies else self.part
+        seed = seed_of(self.seed, self.part[0], self.turn) if self.varies else self.seed
         with torch.random.fork_rng(devices=[]):  # a batch() that ignores its seed draws the same one, too
-            torch.manual_seed(self.seed)
-            inputs, targets = self.call("batch", size * ranks, self.seed)
+            torch.manual_seed(seed)
+            inputs, targets = self.call("batch", size * ranks, seed)
         return share(inputs, rank, ranks), share(targets, rank, ranks)
 
     def placed(self, device: torch.device, tensor: Tensor, *, non_blocking: bool = False) -> Tensor:
@@ -238,11 +241,14 @@ class Workload:
         return {key: value for key, value in self.given.items() if names is None or key in names}
 
     def units(self, samples: int) -> int:
-        """How many samples or tokens so many samples are: of tokens, as many as the first input has elements."""
+        """How many samples or tokens so many samples are: of tokens, as many as the first input has elements.
+
+        If it varies, as many as that of one sample alone, without padding, on average.
+        """
         if self.unit == "samples":
             return samples
-        inputs, _ = self.batch(1, HOST)
-        return samples * next(leaves(inputs)).numel()
+        lengths = [next(leaves(inputs)).numel() for inputs, _ in replace(self, batch_size=1).batches(HOST)]
+        return round(samples * sum(lengths) / len(lengths))
 
     def plain(
         self,
@@ -269,7 +275,7 @@ class Workload:
         """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
         yield self
         each = min(self.each or most, most)
-        while each > 1 and self._divisible(self.network(HOST)):
+        while each > 1 and self._divisible(self.network(META)):
             each = max(1, each // 4)
             yield replace(self, each=each)
 
@@ -317,8 +323,23 @@ class Workload:
     def steps(
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, device: torch.device
     ) -> Sequence[reference.Step]:
-        """What the plain loop trains on: the same batch in every step."""
-        return [self.parts(self.batch(sum(sizes), device), sizes, exactly)] * num_steps
+        """What the plain loop trains on: the same batch in every step or, if it varies, those of the first turns."""
+        if not self.varies:
+            return [self.parts(self.batch(sum(sizes), device), sizes, exactly)] * num_steps
+        return [self._parts_of_turn(turn, sizes, exactly, device) for turn in range(num_steps)]
+
+    def _parts_of_turn(self, turn: int, sizes: tuple[int, ...], exactly: bool, device: torch.device) -> reference.Step:
+        """Of every share, whose batch is its own: each loss is the mean over its rows, and all count the same."""
+        each, left, parts = sum(sizes) // self.shares, list(sizes), list[reference.Part]()
+        for rank in range(self.shares):
+            own, taken = replace(self, turn=turn), list[int]()
+            if self.shares > 1:
+                own = replace(own, part=(rank, self.shares))
+            while sum(taken) < each:
+                taken.append(left.pop(0))
+            batch = own.batch(each, device)
+            parts += [replace(p, weight=p.weight / self.shares) for p in reference.split(*batch, taken)]
+        return self.exactly(parts) if exactly else parts
 
     def parts(self, batch: tuple[Tree, Tree], sizes: tuple[int, ...], exactly: bool) -> reference.Step:
         """A batch in parts of these sizes; `exactly` in float64, if the model can, and in the opposite order."""
@@ -331,8 +352,7 @@ class Workload:
 
     def without_data(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Scoring one sample, and the gradient of training on one, on tensors without data: to count operations."""
-        meta = torch.device("meta")
-        model, batch = self.as_reference.network(meta), self.batch(1, meta)
+        model, batch = self.as_reference.network(META), self.batch(1, META)
         parts = reference.split(*batch, [1])
         return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
 
@@ -368,31 +388,3 @@ def chosen(workloads: Mapping[str, Mapping[str, Any]], seed: int) -> list[Worklo
         recipe, file = Recipe(**block.get("recipe", {})), block.get("file", "")
         found.append(Workload(name, file, json.dumps(values), block["batch_size"], seed, recipe=recipe))
     return found
-
-
-@functools.cache
-def loaded(name: str, file: str) -> ModuleType:
-    """The module of a built-in workload or, if `file` is not empty, of a file of the user's.
-
-    Its folder is where it may import from. Whatever the file raises passes through.
-    """
-    if not file:
-        return BUILT_IN[name]
-    path = Path(file).resolve()
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"workload_{name}", path)
-    assert spec, "its name ends with .py"
-    assert spec.loader, "a Python file"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # so that its classes can be pickled
-    spec.loader.exec_module(module)
-    return module
-
-
-def accepted(function: Callable[..., Any]) -> Mapping[str, Any] | None:
-    """The names of a function's arguments; None if it takes any."""
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return None
-    return parameters

@@ -53,7 +53,11 @@ Make = Callable[[References, Setting], tuple[Subject, Checkpoint]]
 
 
 def records(group: Group, data_dir: str) -> Iterator[Record]:
-    """Times of all forms, with one workload on these ranks, as many samples on each as one device has."""
+    """Times of all forms, with one workload on these ranks, as many samples on each as one device has.
+
+    Steps are those on one batch, also if batches have unequal lengths.
+    """
+    group = replace(group, workload=replace(group.workload, varies=False))
     skipped, size = partial(Record.skipped, group.case, metric=SAVE), _whole_bytes(group.workload)
     with _folder(Path(data_dir), group.ctx) as (folder, free):
         if free < ROOM * size:
@@ -71,7 +75,7 @@ def records(group: Group, data_dir: str) -> Iterator[Record]:
 
 def _whole_bytes(workload: Workload) -> int:
     """What training keeps of a model: parameters, and the optimiser's states as far as they are as large as these."""
-    model = workload.network(HOST)
+    model = workload.network(HOST, on_meta=True)
     states = workload.optimizer_settings.state_bytes(trainable(model))
     return states + sum(parameter.nbytes for parameter in model.parameters())
 

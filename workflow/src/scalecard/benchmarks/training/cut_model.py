@@ -23,6 +23,7 @@ from scalecard.measuring.proof import same_gradients
 from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
 from scalecard.records.record import Check
 from scalecard.workloads import reference
+from scalecard.workloads.meta import META, is_on_meta
 from scalecard.workloads.nested import doubled, flipped, leaves, mapped, rows
 from scalecard.workloads.recipe import OptimizerSettings, autocast_forward
 from scalecard.workloads.reference import trainable
@@ -56,13 +57,22 @@ def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
 
 @functools.cache
 def calls_each_once(workload: Workload) -> bool:
-    """Whether a forward calls every block once: the parameters of one that is called twice are gathered twice."""
-    model, called = workload.network(HOST).eval(), Counter[int]()
+    """Whether a forward calls every block once: the parameters of one that is called twice are gathered twice.
+
+    Of a model on the meta device also without data; if its forward looks at values, that is not known, and false.
+    """
+    model, called = workload.network(HOST, on_meta=True).eval(), Counter[int]()
     blocks = blocks_of(workload, model)
     for number, block in enumerate(blocks):
         block.register_forward_pre_hook(lambda *_, number=number: called.update([number]))
-    with torch.no_grad():
-        model(workload.batch(1, HOST)[0])
+    without_data = is_on_meta(model)
+    try:
+        with torch.no_grad():
+            model(workload.batch(1, META if without_data else HOST)[0])
+    except (NotImplementedError, RuntimeError):
+        if not without_data:
+            raise
+        return False
     return all(called[number] == 1 for number in range(len(blocks)))
 
 

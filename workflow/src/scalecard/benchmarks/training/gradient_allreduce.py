@@ -13,7 +13,7 @@ from scalecard.workloads.workload import HOST, Workload
 
 def alone(ctx: RankContext, workload: Workload) -> Subject:
     """As many bytes as the gradients have, in DDP's buckets; zeros stay finite however often they are added."""
-    model = workload.network(HOST)
+    model = workload.network(HOST, on_meta=True)
     exchange = AllReduceAlone(model, ctx.device)
 
     def prove() -> Iterator[Check]:

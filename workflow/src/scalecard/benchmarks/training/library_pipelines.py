@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from scalecard.benchmarks.training import cut_model
 from scalecard.benchmarks.training.reference_cache import References, Setting
@@ -17,7 +17,7 @@ from scalecard.workloads.nested import rows
 from scalecard.workloads.recipe import change_forward
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
-from scalecard.workloads.workload import HOST
+from scalecard.workloads.workload import HOST, Workload
 
 
 def suits(schedule: kinds.Schedule, replicas: int, at: Setting) -> None:
@@ -38,16 +38,13 @@ def pipeline(
     workload, depth = at.workload, ctx.world_size // replicas
     num_stages = depth * schedule.stages_each
     cuts = at.cuts or cut_model.balanced_cuts(at.workload, num_stages)
-    model, stages = cut_model.cut(workload, cuts)
+    model, stages = _cut(workload, cuts)
     if not all(isinstance(part, Tensor) for part in workload.batch(1, HOST)):
         raise CannotBe("the library's pipelines take one tensor as inputs and one as targets")
-    of_rank = {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)}
-    for stage in of_rank.values() if workload.recipe.channels_last else ():
-        change_forward(stage, channels_last_within(type(stage).forward))
     made = LibraryPipeline(
-        of_rank,
+        {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
         num_stages,
-        workload.shared(ctx.device, ctx.rank // depth, replicas),
+        workload.shared(ctx.device, ctx.rank // depth, replicas)[0],
         schedule=schedule,
         num_micro=at.num_micro,
         device=ctx.device,
@@ -74,6 +71,14 @@ def pipeline(
         counts=counts,
         optimizers=[made.optimizer],
     )
+
+
+def _cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
+    """The model and its stages, which hand over contiguous tensors."""
+    model, stages = cut_model.cut(workload, cuts)
+    for stage in stages if workload.recipe.channels_last else ():
+        change_forward(stage, channels_last_within(type(stage).forward))
+    return model, stages
 
 
 def _stage_counts(ctx: RankContext, references: References, at: Setting, cuts: Cuts) -> dict[str, float]:

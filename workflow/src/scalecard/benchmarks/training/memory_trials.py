@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 
 import torch
 
@@ -21,7 +22,7 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
 from scalecard.records.axes import Case, MemoryKind
 from scalecard.records.record import Reason, Record
-from scalecard.records.strategies import Family
+from scalecard.records.strategies import DATA_PARALLEL, Division, Family
 from scalecard.time_spent import Activity, spent_on
 
 GRAIN = 16  # the largest batch is right to one part in so many
@@ -74,6 +75,7 @@ class Trials:
             shares, of = (at.devices, "devices") if each_has_a_share else (strategy.replicas, "replicas")
             if at.workload.batch_size % shares:
                 raise CannotBe(f"{shares} {of} cannot share {at.workload.batch_size} samples equally")
+            refuse_unequal_batches(strategy, at)
             strategy.suits(at)
             mine = self._needs(partial(strategy.build, references, at), strategy.pipelined)
         except Exception as error:  # whatever a library says of a model that it was not made for
@@ -124,9 +126,11 @@ class Trials:
         for index in self.gpus:
             torch.accelerator.reset_peak_memory_stats(index)
         places = [torch.device(self.ctx.device.type, index) for index in self.gpus]
-        by_kind = MemoryByKind(subject, places, micro_batches=pipelined) if self.by_kind else None
+        several = pipelined or subject.turns > 1  # of which the largest counts
+        by_kind = MemoryByKind(subject, places, micro_batches=several) if self.by_kind else None
         with by_kind.watching() if by_kind else nullcontext():
-            subject.work()
+            for _ in range(subject.turns):  # the longest of unequal batches needs the most
+                subject.work()
             bench.synchronize()
         peaks = dict(zip(places, _over(self._each(torch.accelerator.max_memory_allocated), allocated), strict=True))
         fullest = max(places, key=peaks.__getitem__)
@@ -181,7 +185,23 @@ class Fitting:
     def record(self, timing: Timing) -> Record:
         """Its times, with its notes."""
         record = timing.record(self.strategy.metric)
-        return replace(record, note="; ".join(self.notes)) if record.status == "ok" else record
+        notes = [*self.notes, *([unequal_note(timing)] if timing.by_turn else [])]
+        return replace(record, note="; ".join(notes)) if record.status == "ok" else record
+
+
+def unequal_note(timing: Timing) -> str:
+    """What a sample is where batches have unequal lengths, and how unequal the steps are."""
+    times = [median(rounds) for rounds in zip(*timing.by_turn, strict=True)]
+    shortest, longest = (1e3 * value for value in (min(times), max(times)))
+    return f"mean over {len(times)} batches of unequal length: a step takes {shortest:.3g} to {longest:.3g} ms"
+
+
+def refuse_unequal_batches(strategy: StrategyBuilder, at: Setting) -> None:
+    """CannotBe, if the shapes of batches differ and the strategy needs them to be fixed, or the batch to be one."""
+    if at.workload.varies and Division.STAGES in strategy.kind.divides:
+        raise CannotBe("its batches have unequal lengths, and stages hand over tensors of fixed shapes")
+    if at.workload.varies and strategy.kind is DATA_PARALLEL:
+        raise CannotBe("its batches have unequal lengths, and nn.DataParallel divides one that is padded as a whole")
 
 
 def tried(

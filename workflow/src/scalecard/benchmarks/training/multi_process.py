@@ -1,6 +1,6 @@
 """The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, PyTorch's pipelines and products."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,9 +17,10 @@ from scalecard.measuring.case_variant import Subject, local
 from scalecard.parallel import sharded
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.device_mesh import mesh
-from scalecard.parallel.step import Step, state_of
+from scalecard.parallel.step import InTurn, Step, state_of
 from scalecard.records import strategies as kinds
 from scalecard.records.record import Check
+from scalecard.workloads.meta import is_on_meta
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
@@ -87,21 +88,24 @@ def _zero_1(ctx: RankContext, references: References, at: Setting) -> Subject:
 def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
     """Every rank trains a model of its own on its share of the batch, and all of them at the same time."""
     mine = at.workload.of_rank(ctx.rank, ctx.world_size)
-    model, batch = mine.network(ctx.device), mine.batch(mine.batch_size, ctx.device)
+    model, batches = mine.network(ctx.device), mine.batches(ctx.device)
     counts = references.counts(at.workload, at.workload.micro_batch_sizes(mine.batch_size))
     counts["optimizer bytes"] = mine.optimizer_settings.state_bytes(trainable(model))
-    return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batch, counts)
+    return _subject(ctx, references, replace(at, workload=mine), at.shares()[:1], model, model, batches, counts)
 
 
 def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
     """Block by block, where the model has blocks; with replicas, gradients are all-reduced between them as well.
 
     FSDP2 sets the precision itself, and takes no parameters that lie channels last: each convolution then lays its own.
+    Of a model on the meta device no rank ever holds more than one module's whole parameters before it is trained.
     """
     workload, on_host = at.workload, kind is kinds.FSDP_OFFLOAD
     if on_host and ctx.device.type == "cpu":
         raise CannotBe(ON_HOST)
-    model = replace(workload, recipe=replace(workload.recipe, precision="float32", channels_last=False)).network(HOST)
+    recipe = replace(workload.recipe, precision="float32", channels_last=False)
+    model = replace(workload, recipe=recipe).network(HOST, on_meta=True)
+    without_data = is_on_meta(model)
     if workload.recipe.channels_last:
         sharded.lay_channels_last(model)
     try:
@@ -120,6 +124,9 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
     freed = times > 1  # after the forward
     among = mesh(ctx, replicas)
     module = sharded.sharded(model, blocks, among, parameters=freed, bf16=workload.in_bf16, on_host=on_host)
+    if without_data:
+        rank = ctx.rank % ranks
+        sharded.materialise(model, workload.initialise, ctx.device, rank=rank, ranks=ranks, on_host=on_host)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
     if replicas == 1 and once:
         counts["collective bytes"] = len(workload.micro_batch_sizes(at.shares()[0])) * times * gathered + reduced
@@ -143,10 +150,10 @@ def _data_parallel(
     **more: Any,
 ) -> Subject:
     """Every rank trains on its equal share of the batch; batch normalisation sees that share."""
-    batch = at.workload.shared(ctx.device, ctx.rank, ctx.world_size)
+    batches = at.workload.shared(ctx.device, ctx.rank, ctx.world_size)
     pieces = at.workload.micro_batch_sizes(at.shares()[0])
     counted = {} if at.workload.exact else {**references.counts(at.workload, pieces), **counts}
-    return _subject(ctx, references, at, at.shares(), model, wrapped, batch, counted, **more)
+    return _subject(ctx, references, at, at.shares(), model, wrapped, batches, counted, **more)
 
 
 def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, replicas: int = 1) -> Subject:
@@ -163,11 +170,11 @@ def _tensor_parallel(ctx: RankContext, references: References, at: Setting, *, r
     module = sharded.divided(model, workload.module.tensor_plan(model), inner).to(ctx.device)
     if replicas > 1:
         module = sharded.sharded(module, [], ranks["replica"], parameters=True, bf16=workload.in_bf16)
-    batch = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
+    batches = workload.shared(ctx.device, ctx.rank // (ctx.world_size // replicas), replicas)
     sizes = (workload.batch_size // replicas,) * replicas
     left = {} if workload.exact else references.counts(workload, workload.micro_batch_sizes(sizes[0]))
     counts = {name: each for name, each in left.items() if not each}  # nothing in float32 is so on every rank
-    return _subject(ctx, references, at, sizes, model, module, batch, counts)
+    return _subject(ctx, references, at, sizes, model, module, batches, counts)
 
 
 def _subject(
@@ -177,28 +184,32 @@ def _subject(
     sizes: tuple[int, ...],
     model: nn.Module,
     wrapped: nn.Module,
-    batch: tuple[Tree, Tree],
+    batches: Sequence[tuple[Tree, Tree]],
     counts: Mapping[str, float],
     made: ZeroRedundancyOptimizer | None = None,
     **more: Any,
 ) -> Subject:
-    """A step of the wrapped model over this rank's batch; each of these `sizes` is what one device or replica has.
+    """A step of the wrapped model over this rank's batches in turn; each device or replica has one of these `sizes`.
 
     By its recipe's optimiser, or one that was `made` of it, whose ranks update parameters that differ.
     """
     workload, state = at.workload, partial(state_of, model)
-    step = Step.of(workload, wrapped, batch, made)
+    step = Step.of(workload, wrapped, batches[0], made)
+    several = InTurn(step.on, batches)
     updates = {} if made else workload.optimizer_settings.updates(trainable(model))
     return trained(
         at,
-        step,
+        several,
         state,
-        references.at(workload, workload.micro_batch_sizes(*sizes)),
+        references.at(
+            replace(workload, shares=len(sizes)) if workload.varies else workload, workload.micro_batch_sizes(*sizes)
+        ),
         references=references,
         modules=[wrapped],
         devices=[ctx],
         counts={**updates, "forwards": len(workload.micro_batch_sizes(sizes[0])), **counts},
         optimizers=[made.optim if made else step.optimizer],
         compared=lambda: sharded.whole(state()),
+        **several.cycle,
         **more,
     )

@@ -59,15 +59,19 @@ class References:
         self.wanted, self.operations = functools.cache(self._wanted), functools.cache(self._operations)
 
     def counts(self, workload: Workload, sizes: Sequence[int]) -> dict[str, float]:
-        """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small."""
-        if not self.counting:
+        """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small.
+
+        Nor if batches have unequal lengths: each has other operations.
+        """
+        if not self.counting or workload.varies:
             return {}
         known = [one for size in sizes if (one := self.operations(workload, size))]
         return {name: sum(one[name] for one in known) for name in known[0]} if len(known) == len(sizes) else {}
 
     def at(self, workload: Workload, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference."""
-        return partial(self.wanted, workload, (workload.batch_size,) if workload.exact else tuple(parts))
+        whole = (workload.batch_size // workload.shares,) * workload.shares
+        return partial(self.wanted, workload, whole if workload.exact else tuple(parts))
 
     def _wanted(self, workload: Workload, parts: tuple[int, ...]) -> Trained | Change:
         plain = partial(workload.plain, self.device, parts, self.times(workload))

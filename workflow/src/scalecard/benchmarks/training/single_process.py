@@ -15,7 +15,7 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES, Schedule
-from scalecard.parallel.step import Step, state_of
+from scalecard.parallel.step import InTurn, Step, state_of
 from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
 from scalecard.workloads.nested import Tree, leaves, rows, sizes
 from scalecard.workloads.reference import trainable
@@ -104,10 +104,10 @@ def subject(
     """
     workload = at.workload
     model, staged = (partial(form.model, devices) if workload.exact or not shared else shared)(workload, at.cuts)
-    inputs, targets = workload.batch(workload.batch_size, staged.devices[0].torch, staged.devices[-1].torch)
+    batches = workload.batches(staged.devices[0].torch, staged.devices[-1].torch)
     values, optimizer = trainable(model), workload.optimizer_settings
-    once = {**optimizer.updates(values), **_counts(form, references, at, inputs)}
-    step = partial(form.step(at), staged, inputs, targets)
+    once = {**optimizer.updates(values), **_counts(form, references, at, batches[0][0])}
+    step = InTurn(partial(form.step(at), staged), batches)
 
     def work() -> None:
         for _ in range(repeats):
@@ -126,6 +126,7 @@ def subject(
             "optimizer bytes": optimizer.state_bytes(values),
         },
         optimizers=staged.optimizers,
+        **step.cycle,
     )
     return replace(proven, work=work)
 
@@ -136,7 +137,7 @@ def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) 
     counts: dict[str, float] = {"forwards": len(micro_sizes)}
     if isinstance(inputs, Tensor):  # the rows of a dict are not seen
         counts["samples"] = rows(inputs)
-    if not workload.exact:
+    if not (workload.exact or workload.varies):  # nor are batches of unequal length alike
         crossing_bytes = crossing(workload, at.cuts, micro_sizes, first) if form.crossings else 0
         counts |= references.counts(workload, micro_sizes)
         norms = NORM_BYTES * (len(at.cuts) + 1) ** 2 if workload.recipe.clip else 0  # of every stage, to every device

@@ -111,7 +111,7 @@ def subject(
     model = in_layout(workload.network(ctx.device), "channels_last" in combination.rungs)
     shared = trainable(model) if ctx.world_size > 1 else []
     module = wrap(model, ctx) if shared else model
-    inputs, targets = workload.shared(ctx.device, ctx.rank, ctx.world_size)
+    ((inputs, targets),) = workload.shared(ctx.device, ctx.rank, ctx.world_size)
     whole = combination.sizes(workload, ctx.world_size)
     sizes = whole[: len(whole) // ctx.world_size]
     parts = [(part.inputs, part.targets) for part in reference.split(inputs, targets, sizes)]

@@ -1,14 +1,10 @@
 """Looks at the workloads of a configuration before anything is measured: are they trained so that a proof can tell?"""
 
 import functools
-import inspect
 import math
 import os
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import psutil
@@ -18,39 +14,30 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from scalecard import progress
-from scalecard.benchmarks.training.recipe_checks import cannot_be_trained_so
 from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
+from scalecard.benchmarks.training.workload_file import (
+    NotAWorkload,
+    check_functions,
+    lacks_a_package,
+    naming_errors,
+    where_it_raised,
+)
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
+from scalecard.workloads.compiled import no_compiler
+from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
+from scalecard.workloads.modules import accepted
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
+from scalecard.workloads.recipe import IMAGES, TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, accepted, chosen, loaded
+from scalecard.workloads.unequal_batches import have_unequal_shapes
+from scalecard.workloads.workload import BATCH_NORM, HOST, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)
-FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
-REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
-PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 ROOM = 4  # times the parameters, for their gradients and what two samples need
 RATE_MARGIN = 10  # how many times the rate that is used the largest is at which a step lowers the loss
-
-
-class NotAWorkload(ValueError):
-    """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
-
-    def __init__(self, workload: Workload, problem: str) -> None:
-        where = f"workloads.{workload.name}" + (f".file = {workload.file}" if workload.file else "")
-        super().__init__(f"{where}: {problem}")
-
-
-def _lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
-    """Whether a module was not found, and is none of those in the file's own folder."""
-    if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
-        return False
-    own = Path(workload.file).resolve().parent / error.name.partition(".")[0]
-    return not own.is_dir() and not own.with_suffix(".py").is_file()
 
 
 @functools.cache
@@ -68,7 +55,7 @@ def check(workload: Workload) -> None:
         elif not _is_too_large(workload):
             check_values(workload)
     except NotAWorkload as error:
-        if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and _lacks_a_package(workload, error.__cause__)):
+        if not (os.environ.get("SCALECARD_PACKAGES_IN_IMAGE") and lacks_a_package(workload, error.__cause__)):
             raise
 
 
@@ -82,66 +69,10 @@ def _is_too_large(workload: Workload) -> bool:
     return bool(ROOM * size > psutil.virtual_memory().available)
 
 
-def check_functions(workload: Workload) -> None:
-    """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
-    try:
-        module = loaded(workload.name, workload.file)
-    except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(workload, _where_it_raised(workload, error)) from error
-    for name, given in FUNCTIONS.items():
-        function = getattr(module, name, None)
-        if not callable(function):
-            raise NotAWorkload(workload, f"has no function {name}; required: {REQUIRED}")
-        if not _takes(function, given):
-            raise NotAWorkload(workload, f"{name} does not take {given} arguments; required: {REQUIRED}")
-    if workload.recipe.optimizer == "own" and not callable(getattr(module, "optimizer", None)):
-        raise NotAWorkload(workload, "recipe.optimizer = own: the file has no function optimizer(parameters)")
-    if workload.unit not in UNITS:
-        raise NotAWorkload(workload, f"UNIT = {workload.unit!r}: must be one of {', '.join(UNITS)}")
-    functions = ["model", "batch", *(["dataset"] if hasattr(module, "dataset") else [])]
-    if not callable(getattr(module, functions[-1])):
-        raise NotAWorkload(workload, "dataset is no function; it must be one that returns a torch.utils.data.Dataset")
-    arguments = [accepted(getattr(module, name)) for name in functions]
-    for key in workload.given:
-        if all(names is not None and key not in names for names in arguments):
-            known = sorted({name for names in arguments if names for name in names} - {"size", "seed"})
-            none = " nor ".join(f"{name}()" for name in functions)
-            raise NotAWorkload(workload, f"neither {none} takes {key}; known: batch_size, {', '.join(known)}")
-
-
-def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether it can be called with so many arguments alone; what has no signature is believed."""
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:
-        return True
-    return True
-
-
 def check_model(workload: Workload) -> None:
     """NotAWorkload if a built-in model cannot have these values; nothing is allocated."""
     with torch.device("meta"):
         _called(workload, "model")
-
-
-@contextmanager
-def _naming_errors(workload: Workload, doing: str) -> Iterator[None]:
-    """NotAWorkload for whatever a file of the user's raises, or PyTorch with what it returns, and where that was."""
-    try:
-        yield
-    except Exception as error:
-        raise NotAWorkload(workload, f"{doing} raises {_where_it_raised(workload, error)}") from error
-
-
-def _where_it_raised(workload: Workload, error: Exception) -> str:
-    path = str(Path(workload.file).resolve())
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-    line = [error.lineno] if isinstance(error, SyntaxError) else lines[-1:]
-    text = str(error).splitlines()
-    said = "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text[0] if text else ''}"
-    return f"{said}; {PACKAGES}" if _lacks_a_package(workload, error) else said
 
 
 def check_values(workload: Workload) -> None:
@@ -151,6 +82,9 @@ def check_values(workload: Workload) -> None:
         raise NotAWorkload(workload, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")
     if not trainable(model):
         raise NotAWorkload(workload, "model() has no parameter that requires a gradient: there is nothing to train")
+    if is_on_meta(model):
+        with naming_errors(workload, "initialising model()"):
+            model = materialised(model, workload.seed, HOST)
     batch = _called(workload, "batch", 2, workload.seed)
     if not (isinstance(batch, tuple) and len(batch) == 2):
         returned = type(batch).__name__
@@ -175,14 +109,14 @@ def check_values(workload: Workload) -> None:
 
 def check_dataset(workload: Workload, batch: Tree) -> None:
     """NotAWorkload if samples of its data set, if it has one, do not make up such a batch of two."""
-    with _naming_errors(workload, "dataset()"):
+    with naming_errors(workload, "dataset()"):
         dataset = workload.dataset()
     if dataset is None:
         return
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         what = f"dataset() returns a {type(dataset).__name__}"
         raise NotAWorkload(workload, f"{what}; it must return a map-style torch.utils.data.Dataset, with a length")
-    with _naming_errors(workload, "putting together dataset()[0] and dataset()[1]"):
+    with naming_errors(workload, "putting together dataset()[0] and dataset()[1]"):
         made = default_collate([dataset[index] for index in range(2)])
     if not (isinstance(made, list | tuple) and len(made) == 2):
         item = type(dataset[0]).__name__
@@ -204,7 +138,7 @@ def _form(tree: Tree) -> str:
 
 
 def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any) -> None:
-    with _naming_errors(workload, "loss(model(inputs), targets)"):
+    with naming_errors(workload, "loss(model(inputs), targets)"):
         loss = workload.module.loss(model(inputs), targets)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dim():
         what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
@@ -213,7 +147,7 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"the loss of a new model is {float(loss.detach())}; it must be finite")
     if not loss.requires_grad:
         raise NotAWorkload(workload, "the loss does not depend on any parameter")
-    with _naming_errors(workload, "the backward of the loss"):
+    with naming_errors(workload, "the backward of the loss"):
         loss.backward()  # where a value was changed in place, say
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if without:
@@ -222,9 +156,42 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
+def cannot_be_trained_so(workload: Workload, model: nn.Module, batch: tuple[Tree, Tree]) -> str:
+    """What is wrong with a recipe for a model that does not follow it, by the recipe's key, or ''."""
+    recipe = workload.recipe
+    if recipe.channels_last and not any(weight.dim() == IMAGES for weight in model.parameters()):
+        return "recipe.channels_last = true: the workload has no convolutions of images"
+    if recipe.compile and (problem := no_compiler(HOST) or _not_called(workload, model, batch[0])):
+        return f"recipe.compile = true: {problem}"
+    if workload.recomputes and (problem := _not_recomputed(workload, model, batch[0])):
+        return f"recipe.checkpointing = {recipe.checkpointing}: {problem}"
+    return ""
+
+
+def _not_called(workload: Workload, model: nn.Module, inputs: Tree) -> str:
+    problem = recipes.not_called(model, workload.wrappable_blocks(model), inputs)
+    return f"{problem}; blocks(model) must return modules that it calls, not new ones" if problem else ""
+
+
+def _not_recomputed(workload: Workload, model: nn.Module, inputs: Tree) -> str:
+    """Why its blocks cannot be, or ''."""
+    problem = _not_called(workload, model, inputs)
+    return problem or (_cannot_keep(workload) if workload.recipe.checkpointing == "selective" else "")
+
+
+def _cannot_keep(workload: Workload) -> str:
+    """Why what the selective form keeps cannot be used in the backward, or ''."""
+    plain, (inputs, targets) = workload.with_precision("float32").uncompiled, workload.batch(2, HOST)
+    try:
+        plain.loss(plain.network(HOST)(inputs), targets).backward()
+    except RuntimeError as error:
+        return f"its backward raises {str(error).splitlines()[0]}; a kept result must not be changed in place"
+    return ""
+
+
 def _check_optimizer(workload: Workload, model: nn.Module) -> None:
     """Called once the backward has left gradients."""
-    with _naming_errors(workload, "optimizer(parameters)"):
+    with naming_errors(workload, "optimizer(parameters)"):
         made = workload.module.optimizer(trainable(model))
     if not isinstance(made, torch.optim.Optimizer):
         what = f"optimizer(parameters) returns a {type(made).__name__}"
@@ -234,7 +201,7 @@ def _check_optimizer(workload: Workload, model: nn.Module) -> None:
         raise NotAWorkload(
             workload, f"optimizer(parameters) leaves out {len(left)} of them, which would not be trained"
         )
-    with _naming_errors(workload, "a step of its optimizer"):
+    with naming_errors(workload, "a step of its optimizer"):
         made.step()
         OptimizerSettings(0.1, "own", workload.module.optimizer).build(trainable(model))
 
@@ -242,7 +209,7 @@ def _check_optimizer(workload: Workload, model: nn.Module) -> None:
 def _called(workload: Workload, function: str, *args: Any) -> Any:
     taken = accepted(getattr(workload.module, function))
     values = (f"{key}={value!r}" for key, value in workload.given.items() if taken is None or key in taken)
-    with _naming_errors(workload, f"{function}({', '.join(values)})"):
+    with naming_errors(workload, f"{function}({', '.join(values)})"):
         return workload.call(function, *args)
 
 
@@ -261,6 +228,11 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     lr, frozen, inexact, clip = decided(f"examined-{workload.name}-{num_devices}", look)
     recipe = replace(workload.recipe, clip=clip)
     return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=recipe)
+
+
+def varies(workload: Workload) -> bool:
+    """Whether batches of other seeds have other shapes than the first, beyond their rows."""
+    return have_unequal_shapes(replace(workload, batch_size=2, varies=True).batches(HOST))
 
 
 def by_other_recipes(
@@ -283,7 +255,10 @@ def _normalises_in_bf16(workload: Workload) -> bool:
 
 def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
     progress.doing(f"{workload.name}: looking for a learning rate")
-    workload = replace(workload, frozen=_draws(workload) or _normalises_in_bf16(workload))
+    try:
+        workload = replace(workload, frozen=_draws(workload) or _normalises_in_bf16(workload))
+    except NotInitialised as error:  # of a model that was too large to be looked at before
+        raise NotAWorkload(workload, str(error)) from error
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
@@ -296,7 +271,7 @@ def _examined(workload: Trained, device: torch.device, num_steps: int, num_devic
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
             raised = error
     what = f"a step with {workload.batch_size} samples"
-    raise NotAWorkload(workload, f"{what} raises {_where_it_raised(workload, raised)}") from raised
+    raise NotAWorkload(workload, f"{what} raises {where_it_raised(workload, raised)}") from raised
 
 
 def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> float:
@@ -345,7 +320,7 @@ def _normalises_batches(workload: Workload) -> bool:
 
     That of a new ResNet-50 then differs from float64's by more than itself, and in eval mode by 5 %.
     """
-    return any(isinstance(module, BATCH_NORM) for module in workload.network(HOST).modules())
+    return any(isinstance(module, BATCH_NORM) for module in workload.network(META).modules())
 
 
 def _draws(workload: Workload) -> bool:
