@@ -1,12 +1,13 @@
 """Simulated clusters' results, changed results, and their forecasts by strategy and scaling."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scalecard.analysis.forecast.forecast import Forecast, forecasts
 from scalecard.analysis.forecast.model import Settings
 from scalecard.records.record import Record, Result
+from scalecard.records.strategies import OTHER_RECIPE
 
 from support.simulated_clusters import Cause, simulated
 
@@ -21,6 +22,20 @@ def results(cause: Cause | None = None, devices: int = 8, nodes: int = 1, seed: 
 def found(of: Results, settings: Settings | None = None) -> dict[tuple[str, str], Forecast]:
     every = forecasts(of, settings or Settings())
     return {(one.model.strategy.name, one.model.scaling): one for one in every}
+
+
+def also_in_bf16(of: Results, steps: Sequence[Record], *, factor: float = 1.0) -> Results:
+    """With these steps by another recipe, in `factor` times their time; its own is in float32."""
+    others = [
+        replace(
+            one,
+            metric=OTHER_RECIPE["step_time"],
+            case={**one.case, "precision": "bf16"},
+            samples=[[factor * seconds for seconds in run] for run in one.samples],
+        )
+        for one in steps
+    ]
+    return {**of, "strategies": replace(of["strategies"], records=[*of["strategies"].records, *others])}
 
 
 def changed(of: Results, experiment: str, change: "dict[str, float]", **case: object) -> dict[str, Result]:

@@ -18,10 +18,11 @@ import numpy as np
 from scalecard.analysis.forecast.fitted_terms import Parts
 from scalecard.analysis.forecast.inputs import Layout, Workload, layout_of, workloads
 from scalecard.analysis.forecast.model import PRESETS, DataParallel, Model, Pipeline, Settings
-from scalecard.analysis.forecast.monte_carlo import Draws, band, middle
+from scalecard.analysis.forecast.monte_carlo import Draws, band, middle, of_record
+from scalecard.records.axes import BASELINE
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
-from scalecard.records.strategies import ALL, DDP, Collective, Family, Strategy
+from scalecard.records.strategies import ALL, DDP, OTHER_RECIPE, Collective, Family, Strategy
 
 COUNTS = [2**k for k in range(11)]
 WIDEST = 0.25  # half of a band, relative: beyond it a forecast says too little
@@ -38,7 +39,7 @@ DIGITS = 5
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A step on the largest measured number of devices, which the forecast had not seen. Seconds."""
+    """A measured step that the forecast had not seen, by default on the most devices. Seconds."""
 
     layout: Layout
     measured: Record
@@ -255,6 +256,45 @@ def _parts(workload: Workload, settings: Settings) -> Parts:
 def accuracy(held_out: Sequence[HeldOut]) -> tuple[float, int, int]:
     """(median absolute error, held-out steps inside their bands, held-out steps)."""
     return statistics.median(abs(one.error) for one in held_out), sum(one.inside for one in held_out), len(held_out)
+
+
+@dataclass(frozen=True, eq=False)
+class OtherPrecision:
+    """A strategy's step in another `precision` than that of the parts, on all devices of a node.
+
+    All that is fitted is fitted to the workload's own recipe. Of the other precision two things are known: one device's
+    step, which sets the pace of computing, and the bytes of what is exchanged.
+    """
+
+    own: Forecast
+    precision: str
+    held_out: HeldOut
+
+    @property
+    def within(self) -> HeldOut | None:
+        """The same strategy on as many devices in the precision of the parts; None if it was not held out there."""
+        own = self.own.held_out
+        return own if own and own.layout == self.held_out.layout else None
+
+
+def in_other_precision(found: Sequence[Forecast]) -> Iterator[OtherPrecision]:
+    """Of every forecast whose workload was also trained by a recipe that differs in precision alone."""
+    for one in found:
+        single = one.model.workload.single
+        alone = single and _in_another(one, single)
+        step = _in_another(one, next(iter(one.model.steps.values())), devices=one.model.workload.per_node)
+        if single is None or alone is None or step is None:
+            continue
+        layout, precision = layout_of(step), step.text("precision", BASELINE)
+        seconds = one.model.in_precision(precision, of_record(alone) / of_record(single), layout.devices)
+        yield OtherPrecision(one, precision, HeldOut(layout, step, middle(seconds), band(seconds)))
+
+
+def _in_another(one: Forecast, own: Record, *, devices: int = 1) -> Record | None:
+    """Like a step of the workload's own recipe, on so many devices of one node; what is recomputed is the same."""
+    axes = ("workload", "strategy", "scaling", "checkpointing")
+    case = {axis: own.case.get(axis) for axis in axes}
+    return one.model.workload.strategies.find(OTHER_RECIPE["step_time"], **case, devices=devices, nodes=None)
 
 
 def data(found: Sequence[Forecast]) -> dict[str, Any]:

@@ -90,10 +90,20 @@ class Model(ABC):
         return self._found[devices]
 
     def _seconds(self, devices: int) -> Draws:
-        doublings = max(0.0, float(np.log2(devices / self.most)))
-        missed = log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy.name, self.scaling)
         total: Draws = np.sum(list(self.terms(devices).values()), axis=0)
-        return total * missed
+        return total * self.missed(devices)
+
+    def missed(self, devices: int) -> Draws:
+        """The step over the sum of its terms, for what no term knows of more devices."""
+        doublings = max(0.0, float(np.log2(devices / self.most)))
+        return log_normal(1.0, PER_DOUBLING * doublings, "missed", self.strategy.name, self.scaling)
+
+    @abstractmethod
+    def in_precision(self, precision: str, ratio: Draws, devices: int) -> Draws:
+        """Draws of a step in another precision, in which one device alone takes `ratio` times as long.
+
+        What was fitted to this one's steps, such as how much of the exchange is hidden, is taken to hold there as well.
+        """
 
     def efficiency(self, devices: int) -> Draws:
         """The ideal over the step: 1 if n devices are n times as fast as one."""
@@ -124,15 +134,16 @@ class DataParallel(Model):
             made[name] = Exchange(name.passes, fits[False], fits[True], self.parts.per_node, self.network)
         return made
 
-    def exchanged(self, layout: Layout) -> Draws:
-        """Seconds of all collectives of a step, by themselves."""
-        each = [one.times * self._alone(one, layout) for one in self.strategy.collectives]
+    def exchanged(self, layout: Layout, precision: str | None = None) -> Draws:
+        """Seconds of all collectives of a step, by themselves; in the workload's own precision if none is named."""
+        named = precision or self.workload.precision
+        each = [one.times * self._alone(one, layout, named) for one in self.strategy.collectives]
         return np.asarray(np.sum(each, axis=0))
 
-    def _alone(self, one: Communication, layout: Layout) -> Draws:
+    def _alone(self, one: Communication, layout: Layout, precision: str) -> Draws:
         """One of these. If halves of an all-reduce were not measured, each takes half of its time."""
         size, calls = self.parts.volume
-        size *= one.bytes_ratio(self.workload.precision)
+        size *= one.bytes_ratio(precision)
         whole, exchange = self.exchanges[Collective.ALL_REDUCE], self.exchanges[one.collective]
         if one.among is Among.REPLICAS:  # which are nodes
             return exchange.between_nodes(size, layout.nodes)
@@ -146,6 +157,12 @@ class DataParallel(Model):
         """The slowest rank, without exchanging."""
         each = self.parts.local.at(self.whole(devices) / devices)
         return each * self.parts.in_company(devices) * self.parts.ranks[self.scaling].slowest(devices)
+
+    def in_precision(self, precision: str, ratio: Draws, devices: int) -> Draws:
+        """Computing at the other pace, and the other precision's bytes."""
+        computes = ratio * self.computes(devices)
+        waits = self.overlap.waits(computes, self.exchanged(self.layout(devices), precision))
+        return (computes + waits) * self.missed(devices)
 
     @cached_property
     def overlap(self) -> Overlap:
@@ -207,6 +224,10 @@ class Pipeline(Model):
         """A step of equal stages that hand over in no time."""
         micros = self.micro_batches(devices)
         return self.computes(devices) * (micros + devices - 1) / micros
+
+    def in_precision(self, precision: str, ratio: Draws, devices: int) -> Draws:
+        """All terms are in proportion to computing, handing over too."""
+        return ratio * self.seconds(devices)
 
     def _line(self, found: list[tuple[int, float, float]], prior: Prior) -> Draws:
         found = [one for one in found if not np.isnan(one[1])]

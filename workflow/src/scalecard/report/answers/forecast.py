@@ -18,9 +18,12 @@ from scalecard.analysis import formatting
 from scalecard.analysis.forecast import forecast as numbers
 from scalecard.analysis.forecast.forecast import (
     Forecast,
+    HeldOut,
     Knee,
+    OtherPrecision,
     accuracy,
     forecasts,
+    in_other_precision,
     reasons,
     with_network,
     without_a_model,
@@ -107,7 +110,8 @@ def findings(measured: PlatformResults) -> list[Finding]:
     if not found:
         text = f"No forecast: {why or '`strategies` was not measured'}."
         return [Finding(text=text, headline="no forecast", topic=Topic.NOT_MEASURED)]
-    made = [_sentence(error(found)), *_of_workloads(found)]
+    errors = [error(found), *errors_across(list(in_other_precision(found)))]
+    made = [_sentence(" ".join(errors)), *_of_workloads(found)]
     if why:
         made.append(_sentence(f"DDP is not forecast: {why}."))
     by_reason = by_key((strategy.untimed, strategy.name) for strategy in without_a_model(measured.results))
@@ -137,6 +141,25 @@ def error(found: Sequence[Forecast]) -> str:
         error, one = max(outside, key=lambda pair: pair[0])
         text += f" The farthest off is {', '.join(_case(one).values())} scaling, by {formatting.percent(error, 1)}."
     return text
+
+
+def errors_across(found: Sequence[OtherPrecision]) -> Iterator[str]:
+    """Forecast error in another precision than that of the parts: a sentence for each pair, none without any."""
+    pairs = by_key(((one.own.model.workload.precision, one.precision, one.held_out.layout), one) for one in found)
+    for (parts, forecast, layout), own in pairs.items():
+        largest = max(own, key=lambda one: abs(one.held_out.error))
+        where = f"{largest.own.model.workload.name}, {largest.own.model.strategy.name}"
+        text = (
+            f"From {parts}'s parts, {forecast}'s steps on {layout.devices} devices are forecast with a median error of"
+            f" {_median([one.held_out for one in own])}"
+            f" (of {len(own)}; largest {formatting.percent(abs(largest.held_out.error), 1)}, {where})"
+        )
+        within = [one.within for one in own if one.within]
+        yield f"{text}; within the recipe it is {_median(within)}." if len(within) == len(own) else f"{text}."
+
+
+def _median(held_out: Sequence[HeldOut]) -> str:
+    return formatting.percent(accuracy(held_out)[0], 1)
 
 
 def _of_workloads(found: Sequence[Forecast]) -> Iterator[Finding]:
