@@ -83,7 +83,7 @@ def test_a_model_without_blocks_of_its_own_is_not_recomputed_by_another_recipe(m
     monkeypatch.setattr(Workload, "blocks", lambda self, model: [nn.Linear(2, 2)])
     (_, *again), (_, *inexact), _ = others(mine("toy", "float32"))
     assert (again[0], inexact[0]) == ("blocks", "none")
-    assert again[-1].startswith("the model calls 0 of 0 blocks that it has; blocks(model) must return modules that it")
+    assert again[-1].startswith("recipe.checkpointing = blocks: the model calls 0 of 0 blocks that it has; blocks(model)")
     assert inexact[-1] == ""
 
 
