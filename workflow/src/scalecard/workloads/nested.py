@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 Tree = Any
@@ -33,6 +34,11 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
 def doubled(tree: Tree) -> Tree:
     """The same numbers in float64; whole numbers, such as tokens, stay what they are."""
     return mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, tree)
+
+
+def widened(scores: Tensor) -> Tensor:
+    """In float32 at least: on GPUs autocast leaves cross_entropy in bfloat16, unlike log_softmax and nll_loss."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def flipped(tree: Tree) -> Tree:

@@ -224,7 +224,7 @@ class Workload:
 
     @property
     def loss(self) -> Callable[[Tree, Tree], Tensor]:
-        """The mean over a batch; losses that autocast knows are computed in float32 even in bf16."""
+        """The mean over a batch; our losses, and of others what autocast knows, are computed in float32 even in bf16."""
         return under_autocast(self.module.loss) if self.in_bf16 else self.module.loss
 
     @property

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from scalecard.workloads.nested import widened
+
 UNIT = "tokens"
 INIT_STD = 0.02
 TEXT = 2**22  # tokens of the data set
@@ -112,7 +114,7 @@ def dataset(*, sequence: int = 1024, vocabulary: int = 50304) -> Text:
 
 def loss(scores: Tensor, tokens: Tensor) -> Tensor:
     """Cross-entropy, the mean over all tokens."""
-    return functional.cross_entropy(scores.flatten(0, 1), tokens.flatten())
+    return functional.cross_entropy(widened(scores.flatten(0, 1)), tokens.flatten())
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
