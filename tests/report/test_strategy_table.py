@@ -189,6 +189,7 @@ def test_of_the_published_model_a_gpus_rate_stands_beside_torchtitans(
     steps = [step(name, 8, seconds, scaling="weak", units=units) for name, seconds in times.items()]
     steps = [replace(one, case={**one.case, "workload": "llama", "precision": "bf16"}) for one in steps]
     block = {"file": "examples/llama.py", "batch_size": 2, "sequence": sequence, "layers": 32, "width": 4096}
+    block["recipe"] = {"checkpointing": "selective"}
     made = make_result(steps, experiment="strategies", spec={"workloads": {"llama": block}})
     assert strategies.published(made) == pytest.approx(expected)
     shown = Section.of(made).published

@@ -10,7 +10,7 @@ from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import check
 from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.workloads import workload as workloads
-from scalecard.workloads.meta import initialise, is_on_meta, materialised, put_on_meta
+from scalecard.workloads.meta import NotInitialised, initialise, is_on_meta, materialised, put_on_meta
 from scalecard.workloads.workload import HOST, Workload
 from support.projects import ROOT
 from torch import Tensor, nn
@@ -159,3 +159,43 @@ def test_names_are_those_of_the_model_and_the_model_stays_without_data() -> None
     initialise(model, 0, lambda name, value: names.append(name) or None)
     assert sorted(names) == sorted(values(model))
     assert all(parameter.is_meta for parameter in model.parameters())
+
+
+class Masked(nn.Module):
+    """Whole numbers and truth values, and in a submodule a table that is replaced."""
+
+    def __init__(self, *, sets_mask: bool = True) -> None:
+        super().__init__()
+        self.inner, self.sets_mask = nn.Linear(2, 2), sets_mask
+        self.inner.register_buffer("table", torch.empty(3))
+        self.register_buffer("mask", torch.empty(3, 3, dtype=torch.bool))
+        self.register_buffer("steps", torch.empty(2, dtype=torch.uint8))
+
+    def init_weights(self) -> None:
+        self.inner.reset_parameters()
+        self.inner.table = torch.arange(3.0)
+        self.steps.zero_()  # type: ignore[operator]
+        if self.sets_mask:
+            self.mask.copy_(torch.ones(3, 3).tril())  # type: ignore[operator]
+
+
+def test_whole_numbers_may_have_any_value_and_a_table_of_a_submodule_may_be_replaced() -> None:
+    with torch.device("meta"):
+        model = Masked()
+    found = materialised(model, 0, HOST)
+    assert found.mask.int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]  # type: ignore[operator]
+    assert found.steps.tolist() == [0, 0]  # type: ignore[operator]
+    assert found.inner.table.tolist() == [0.0, 1.0, 2.0]  # type: ignore[operator]
+
+
+def test_truth_values_that_nothing_sets_are_named() -> None:
+    with torch.device("meta"):
+        model = Masked(sets_mask=False)
+    with pytest.raises(NotInitialised, match="nothing initialises mask"):
+        materialised(model, 0, HOST)
+
+
+def test_a_model_with_data_is_put_on_meta_with_what_its_modules_share() -> None:
+    gru = Workload("gru", f"{ROOT}/tests/benchmarks/training/of_others/gru.py", "{}", 4, seed=0)
+    sizes = [sum(p.numel() for p in gru.network(device).parameters()) for device in (HOST, torch.device("meta"))]
+    assert sizes[0] == sizes[1]

@@ -18,6 +18,7 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted, counting
 from scalecard.parallel import sharded
 from scalecard.records import strategies as kinds
+from scalecard.workloads import compiled
 from scalecard.workloads.compiled import compile_blocks, compiled_code, empty_cache_of_code
 from scalecard.workloads.recipe import Recipe, in_layout
 from scalecard.workloads.workload import HOST, Workload, built_in
@@ -102,6 +103,7 @@ class Halved(nn.Module):
 @pytest.mark.parametrize("compiles", [True, False])
 def test_a_block_in_which_no_compiled_code_runs_is_told(compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that was never called; what is counted runs as it is written, and is no fault."""
+    compiled._unless_counted.cache_clear()
     if not compiles:
         monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     else:
@@ -118,6 +120,7 @@ def test_a_block_in_which_no_compiled_code_runs_is_told(compiles: bool, monkeypa
     subject.work()
     assert code.calls == 2 * compiles
     assert [check.passed for check in checked.after()] == [compiles]
+    compiled._unless_counted.cache_clear()
 
 
 def _trained(ctx: RankContext) -> dict[str, tuple[bool, bool]]:

@@ -59,14 +59,14 @@ def counted(record: Record, name: str) -> float | None:
 def operations_each(result: Result, workload: str) -> float:
     """The operations that the model needs per sample or token; 0 if they were not counted.
 
-    Those of one device's step or, if none could hold it, of one sample without data.
+    Those counted without data or, in older results, of one device's step.
     """
-    alone = single(result, workload)
+    without_data, alone = result.find("model_operations", workload=workload), single(result, workload)
+    if without_data and without_data.samples:
+        return without_data.median / without_data.integer("units")
     flops = alone and counted(alone, "FLOPs")
-    if alone and flops:
-        return (flops - (counted(alone, "recomputed FLOPs") or 0.0)) / alone.integer("units")
-    without_data = result.find("model_operations", workload=workload)
-    return without_data.median / without_data.integer("units") if without_data and without_data.samples else 0.0
+    flops = alone and flops and flops - (counted(alone, "recomputed FLOPs") or 0.0)
+    return flops / alone.integer("units") if alone and flops else 0.0
 
 
 def recomputed_share(alone: Record) -> float:

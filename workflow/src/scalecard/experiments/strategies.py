@@ -27,7 +27,7 @@ from scalecard.benchmarks.training.checkpoint_cost import SAVE
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
-from scalecard.benchmarks.training.strategy import STEP, StrategyBuilder
+from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined, varies
 from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.distributed.context import RankContext
@@ -189,6 +189,8 @@ def _examine(ctx: RankContext, spec: Spec, num_devices: int) -> tuple[list[Workl
         except NotAWorkload as error:
             absent.append(failed({"workload": workload.name}, str(error)))
             continue
+        if not found[-1].varies and shared_decisions.first(f"operations-{workload.name}"):
+            absent.append(_model_operations(found[-1]))
         possible, impossible = _other_recipes(found[-1], ctx.device, spec)
         others += possible
         absent += impossible
@@ -233,12 +235,10 @@ def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, firs
             yield record
         if first:
             yield from played(found, turn.workload.recipe)
-        if first and turn.layout.ranks == 1 and not any(one.samples for one in found if one.metric == STEP):
-            yield _model_operations(turn.workload)
 
 
 def _model_operations(workload: Workload) -> Record:
-    """Of training on one sample, counted without data: no device held the model, whose step would have told."""
+    """Of training on one sample, counted without data: what the model needs, however kernels compute it."""
     case: Case = {"workload": workload.name, "unit": workload.unit, "units": workload.units(1)}
     try:
         needed = flops(workload.without_data()[1])

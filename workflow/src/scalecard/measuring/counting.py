@@ -6,7 +6,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     FLOPs                            products and convolutions, forward and backward (torch.utils.flop_counter)
     float32 FLOPs                    of them those whose factors are in float32
     recomputed FLOPs                 of them those of forwards that a backward runs again
-    channels-last FLOPs              of them those of convolutions of images that lie channel by channel of a pixel
+    channels-last FLOPs              of them those of convolutions of images that lie channels last (NHWC)
     all-reduces, all-reduced bytes   of this rank, as they are sent: after compression
     collectives, collective bytes    of this rank, of any kind; the largest tensor that one has
     sent bytes                       from this rank to another one

@@ -56,15 +56,17 @@ def sharded(
 
 
 def lay_channels_last(model: nn.Module) -> None:
-    """Let each nn.Conv2d lay its weight channels last in its forward, as those of other layouts are in any case."""
+    """Let each convolution of images lay its weight channels last in its forward, as it would that of other images."""
     for module in model.modules():
-        if type(module) is nn.Conv2d:
-            change_forward(module, _with_weight_laid)
+        if isinstance(module, nn.Conv2d):
+            change_forward(module, _with_weight_laid(type(module)._conv_forward), method="_conv_forward")
 
 
-def _with_weight_laid(convolution: nn.Conv2d, images: Tensor) -> Tensor:
-    made: Tensor = convolution._conv_forward(images, in_layout(convolution.weight, True), convolution.bias)
-    return made
+def _with_weight_laid(convolve: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(convolution: nn.Conv2d, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return convolve(convolution, images, in_layout(weight, True), bias)
+
+    return run
 
 
 def materialise(

@@ -2,7 +2,7 @@
 
     tf32            GPUs round the factors of float32 products and convolutions to TF32
     bf16            autocast computes products and convolutions in bfloat16; parameters stay float32
-    channels_last   images and the weights of convolutions lie in memory channel by channel of a pixel
+    channels_last   images and the weights of convolutions lie channels last (NHWC) in memory
     fused           one kernel updates all parameters
     benchmark       cuDNN tries its kernels for every shape, and keeps the fastest
     compile         torch.compile makes kernels of the forward, the loss and their backward

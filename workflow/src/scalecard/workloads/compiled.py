@@ -1,6 +1,7 @@
 """torch.compile of a step or of blocks: what is missing for it here, an empty cache of code, and whether code ran."""
 
 import fcntl
+import functools
 import os
 import shlex
 import shutil
@@ -119,21 +120,20 @@ class Compiled:
 def compile_blocks(blocks: Iterable[nn.Module], how: Checkpointing = "none") -> None:
     """Let forwards of blocks, recomputed or not, run as compiled code; as they are written, while they are counted.
 
-    The dispatcher, which counts, does not see what compiled code does. Blocks of one class share the code.
+    The dispatcher, which counts, does not see what compiled code does. All blocks of one class share the code.
     """
-    made = dict[type[nn.Module], Callable[..., Any]]()
     for block in blocks:
-        kind = type(block)
-        if kind not in made:
-            made[kind] = _unless_counted(kind.forward if how == "none" else checkpointed(kind.forward, how))
-        change_forward(block, made[kind])
+        change_forward(block, _unless_counted(type(block).forward, how))
 
 
-def _unless_counted(forward: Callable[..., Any]) -> Callable[..., Any]:
-    code = Compiled(forward)
+@functools.cache
+def _unless_counted(forward: Callable[..., Any], how: Checkpointing) -> Callable[..., Any]:
+    """As long as the process lives: dynamo has one limit for all versions of a forward, whoever compiles it."""
+    plain = forward if how == "none" else checkpointed(forward, how)
+    code = Compiled(plain)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return (forward if devices.observers else code)(*args, **kwargs)
+        return (plain if devices.observers else code)(*args, **kwargs)
 
     run.code = code  # type: ignore[attr-defined]
     return run

@@ -53,14 +53,20 @@ def initialise(model: nn.Module, seed: int, keep: Callable[[str, Tensor], None])
     The model stays on meta. NotInitialised names what nothing initialises; what init_weights() raises passes through.
     """
     places = _places(model)
-    for prefix, module in model.named_modules():
-        own = {
+    owned = {
+        prefix: {
             f"{prefix}.{name}".lstrip("."): shared
             for name, tensor in _own(module).items()
             if (shared := places[id(tensor)])[0] == (module, name)
         }
+        for prefix, module in model.named_modules()
+    }
+    as_made = [(shared, getattr(*shared[0])) for shared in places.values()]
+    for prefix, own in owned.items():
         digest = hashlib.sha256(f"{seed} {prefix}".encode()).digest()
         _initialise_one(model, own, int.from_bytes(digest[:7]), keep)
+        for shared, tensor in as_made:  # init_weights() may have put another one in any module
+            _put(shared, tensor)
 
 
 def _own(module: nn.Module) -> dict[str, Tensor]:
@@ -77,22 +83,34 @@ def _places(model: nn.Module) -> dict[int, Places]:
 
 @torch.no_grad()
 def _initialise_one(model: nn.Module, own: dict[str, Places], seed: int, keep: Callable[[str, Tensor], None]) -> None:
-    """One module's `own`: nothing of it outlives this function but what is kept."""
+    """One module's `own`: nothing of it outlives this function but what is kept.
+
+    Whole numbers and truth values may have any value, so what has them is initialised twice, over the lowest and over
+    the highest: what then differs is missing.
+    """
     without_data = {name: there for name, shared in own.items() if (there := getattr(*shared[0])).is_meta}
+    _run_convention(model, own, without_data, seed, lowest=True)
+    found = {name: getattr(*shared[0]) for name, shared in own.items()}  # it may be another tensor now
+    whole = {name: value for name, value in found.items() if name in without_data and not _has_nan(value)}
+    if whole:
+        _run_convention(model, own, without_data, seed, lowest=False)
+    for name, value in found.items():
+        unlike = name in whole and not torch.equal(value, getattr(*own[name][0]))
+        if value.is_meta or unlike or (name in without_data and _has_nan(value) and bool(value.isnan().any())):
+            raise NotInitialised(name)
+        keep(name, value.detach())
+
+
+def _run_convention(
+    model: nn.Module, own: dict[str, Places], without_data: dict[str, Tensor], seed: int, *, lowest: bool
+) -> None:
     for name, there in without_data.items():
-        _put(own[name], _empty(there))
+        _put(own[name], _empty(there, lowest=lowest))
     if without_data:
         with torch.random.fork_rng(devices=[]), _Skip():
             torch.manual_seed(seed)
             module = next(iter(own.values()))[0][0]
             getattr(model, "init_weights", getattr(module, "reset_parameters", lambda: None))()
-    for name, shared in own.items():
-        value = getattr(*shared[0])  # it may be another tensor now
-        if name in without_data and _is_missing(value):
-            raise NotInitialised(name)
-        keep(name, value.detach())
-    for name, there in without_data.items():
-        _put(own[name], there)
 
 
 def _put(shared: Places, tensor: Tensor) -> None:
@@ -100,23 +118,22 @@ def _put(shared: Places, tensor: Tensor) -> None:
         setattr(module, name, tensor)
 
 
-def _empty(tensor: Tensor) -> Tensor:
-    """A tensor on the CPU of the same form, full of what no code initialises with, but for truth values."""
+def _has_nan(tensor: Tensor) -> bool:
+    """Whether its type does."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _empty(tensor: Tensor, *, lowest: bool) -> Tensor:
+    """A tensor on the CPU of the same form, full of what no code initialises with or, of whole numbers, of an end."""
     form = torch.empty_like(tensor, device="cpu")
-    if form.is_floating_point() or form.is_complex():
+    if _has_nan(form):
         form.fill_(torch.nan)
-    elif form.dtype != torch.bool:
-        form.fill_(torch.iinfo(form.dtype).min)
+    elif form.dtype == torch.bool:
+        form.fill_(not lowest)
+    else:
+        ends = torch.iinfo(form.dtype)
+        form.fill_(ends.min if lowest else ends.max)
     return nn.Parameter(form, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else form
-
-
-def _is_missing(tensor: Tensor) -> bool:
-    """Whether a value is on meta, or still what it was filled with."""
-    if tensor.is_meta or tensor.dtype == torch.bool:
-        return tensor.is_meta
-    if tensor.is_floating_point() or tensor.is_complex():
-        return bool(tensor.isnan().any())
-    return bool((tensor == torch.iinfo(tensor.dtype).min).any())
 
 
 def materialised(model: nn.Module, seed: int, device: torch.device) -> nn.Module:

@@ -15,7 +15,7 @@ In bf16 autocast rounds the factors and results of products and convolutions to 
 float32. FSDP2 does so by a policy of its own (parallel/sharded.py). With checkpointing a block keeps nothing but its
 inputs for the backward, which runs its forward again; if it is selective, a block also keeps the results of attention
 and of its first, third, fifth ... product or convolution, which are not computed again. With `channels_last` images and
-the weights of convolutions lie in memory channel by channel of a pixel. With `compile` the forward of each block is
+the weights of convolutions lie channels last (NHWC) in memory. With `compile` the forward of each block is
 compiled, with its backward (compiled.py).
 
 Sources: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019; Kalamkar et al., A Study of BFLOAT16
@@ -195,7 +195,7 @@ def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
 
 
 def in_layout(tree: Any, channels_last: bool) -> Any:
-    """A model or a batch as it is, or with images, or the weights of convolutions, channel by channel of a pixel."""
+    """A model or a batch as it is, or with images, or the weights of convolutions, channels last."""
     if not channels_last:
         return tree
     if isinstance(tree, nn.Module):
@@ -278,11 +278,11 @@ def not_called(model: nn.Module, blocks: Sequence[nn.Module], inputs: Any) -> st
     return f"the model calls {len(called)} of {len(blocks)} blocks that it has" if missing else ""
 
 
-def change_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
+def change_forward(module: nn.Module, forward: Callable[..., Any], *, method: str = "forward") -> None:
     """The module gets a class of its own with this forward, which copies and replicas of nn.DataParallel keep.
 
     A forward that belonged to the object would go on computing with the parameters of the first.
     """
     kind = type(module)
-    members = {"forward": forward, "__module__": kind.__module__}
+    members = {method: forward, "__module__": kind.__module__}
     module.__class__ = type(kind.__name__, (kind,), members)

@@ -33,6 +33,7 @@ from scalecard.workloads.unequal_batches import NUM_BATCHES, seed_of
 
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
+LENGTHS = 256  # samples of unequal length whose mean is taken
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
@@ -141,14 +142,11 @@ class Workload:
         With `on_meta`, one that model() leaves without data stays so, until `initialise` gives its values.
         """
         values = json.dumps(self._values_for("model"))
-        if not self.file:
-            model = _copy_on(device, _built_in(self.name, values, self.seed))
-        elif not is_on_meta(model := self._model()):
-            model = model.to(device)
-        elif on_meta or device == META:
+        model = self._model() if self.file else _copy_on(device, _built_in(self.name, values, self.seed))
+        if device == META or (on_meta and is_on_meta(model)):
             model = put_on_meta(model)
         else:
-            model = materialised(model, self.seed, device)
+            model = materialised(model, self.seed, device) if is_on_meta(model) else model.to(device)
         in_layout(model, self.recipe.channels_last)
         if self.recipe.compile:
             compile_blocks(self.wrappable_blocks(model), self.recipe.checkpointing)
@@ -224,7 +222,7 @@ class Workload:
 
     @property
     def loss(self) -> Callable[[Tree, Tree], Tensor]:
-        """The mean over a batch; our losses, and of others what autocast knows, are computed in float32 even in bf16."""
+        """The mean over a batch; ours, and of others what autocast knows, are computed in float32 even in bf16."""
         return under_autocast(self.module.loss) if self.in_bf16 else self.module.loss
 
     @property
@@ -247,8 +245,7 @@ class Workload:
         """
         if self.unit == "samples":
             return samples
-        lengths = [next(leaves(inputs)).numel() for inputs, _ in replace(self, batch_size=1).batches(HOST)]
-        return round(samples * sum(lengths) / len(lengths))
+        return round(samples * _mean_length(replace(self, batch_size=1)))
 
     def plain(
         self,
@@ -355,6 +352,14 @@ class Workload:
         model, batch = self.as_reference.network(META), self.batch(1, META)
         parts = reference.split(*batch, [1])
         return partial(model, batch[0]), partial(reference.gradient, model, parts, self.plain_loss)
+
+
+@functools.cache
+def _mean_length(workload: Workload) -> float:
+    """Elements of the first input of one sample: the mean over so many that its error is small."""
+    seeds = range(workload.seed, workload.seed + (LENGTHS if workload.varies else 1))
+    lengths = [next(leaves(replace(workload, seed=seed, varies=False).batch(1, HOST)[0])).numel() for seed in seeds]
+    return sum(lengths) / len(lengths)
 
 
 def built_in(

@@ -61,7 +61,7 @@ def calls_each_once(workload: Workload) -> bool:
 
     Of a model on the meta device also without data; if its forward looks at values, that is not known, and false.
     """
-    model, called = workload.network(HOST, on_meta=True).eval(), Counter[int]()
+    model, called = workload.uncompiled.network(HOST, on_meta=True).eval(), Counter[int]()
     blocks = blocks_of(workload, model)
     for number, block in enumerate(blocks):
         block.register_forward_pre_hook(lambda *_, number=number: called.update([number]))
@@ -69,7 +69,7 @@ def calls_each_once(workload: Workload) -> bool:
     try:
         with torch.no_grad():
             model(workload.batch(1, META if without_data else HOST)[0])
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError, TypeError):
         if not without_data:
             raise
         return False

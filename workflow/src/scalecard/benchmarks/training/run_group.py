@@ -11,6 +11,7 @@ from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, Referenc
 from scalecard.benchmarks.training.simulated_pipelines import STAGE
 from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
 from scalecard.distributed.context import RankContext
+from scalecard.hardware.failures import in_one_line
 from scalecard.measuring import tracing
 from scalecard.measuring.case_variant import Timing
 from scalecard.measuring.stopping_rule import LEFT_OUT, TRIALS_SHARE, Rule, budget_over, part_of_budget
@@ -86,7 +87,12 @@ class Group:
         if self.ctx.rank:
             return
         where = {"place": one.trial.place, "nodes": self.ctx.layout.nodes, "replicas": one.strategy.replicas}
-        expected = predicted(one.strategy.kind, one.variant.timed_at, self.ctx.device, **where)
+        try:
+            expected = predicted(one.strategy.kind, one.variant.timed_at, self.ctx.device, **where)
+        except Exception as error:  # of a file of the user's, whose model differs without data: it costs no more
+            case = {**one.variant.case, "kind": "parameters"}
+            yield Record.skipped(case, in_one_line(error), metric="predicted_memory", unit="B")
+            return
         for kind, size in expected.by_kind.items():
             yield build(case={**one.variant.case, "kind": kind}, metric="predicted_memory", samples=[[size]])
         if expected.why_not:

@@ -161,7 +161,7 @@ def cannot_be_trained_so(workload: Workload, model: nn.Module, batch: tuple[Tree
     recipe = workload.recipe
     if recipe.channels_last and not any(weight.dim() == IMAGES for weight in model.parameters()):
         return "recipe.channels_last = true: the workload has no convolutions of images"
-    if recipe.compile and (problem := no_compiler(HOST) or _not_called(workload, model, batch[0])):
+    if recipe.compile and (problem := _not_called(workload, model, batch[0])):
         return f"recipe.compile = true: {problem}"
     if workload.recomputes and (problem := _not_recomputed(workload, model, batch[0])):
         return f"recipe.checkpointing = {recipe.checkpointing}: {problem}"
@@ -220,6 +220,12 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     rate.
     """
     workload = workload.with_precision(recipes.precision_on(device, workload.recipe.precision))
+    missing = no_compiler(device) if workload.recipe.compile else ""
+    problem = f"recipe.compile = true: {missing}" if missing else ""
+    if not (problem or workload.file):  # a file was checked with two samples, before
+        problem = cannot_be_trained_so(workload, workload.as_reference.network(HOST), workload.batch(2, HOST))
+    if problem:
+        raise NotAWorkload(workload, problem)
 
     def look() -> tuple[float, bool, bool, float]:
         found = _examined(workload, device, num_steps, num_devices)
@@ -232,7 +238,8 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
 
 def varies(workload: Workload) -> bool:
     """Whether batches of other seeds have other shapes than the first, beyond their rows."""
-    return have_unequal_shapes(replace(workload, batch_size=2, varies=True).batches(HOST))
+    with naming_errors(workload, "batch(2, seed)"):
+        return have_unequal_shapes(replace(workload, batch_size=2, varies=True).batches(HOST))
 
 
 def by_other_recipes(

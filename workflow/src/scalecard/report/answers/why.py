@@ -41,7 +41,7 @@ REDUCED_BY = {
     breakdown.SMALLER: "a larger batch per device",
     breakdown.LAUNCHING: "a larger batch per device, torch.compile or CUDA graphs",
     breakdown.SHARING: "more power or memory bandwidth, or more of the host's cores",
-    breakdown.SLOWEST: "devices that are equally fast, and batches of equal length",
+    breakdown.SLOWEST: "equally fast devices or, if batches vary in length, equal ones",
     breakdown.EXPOSED: "a larger batch per device, accumulation, a compressed exchange or a faster link",
     breakdown.UNEVEN: "another cut",
     breakdown.BUBBLE: "more micro-batches",
