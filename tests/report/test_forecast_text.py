@@ -69,8 +69,8 @@ def test_the_error_in_another_precision_is_said_beside_that_within_the_recipe() 
     (said,) = answer.errors_across(across())
     before, _, within = said.rpartition("; ")
     assert before == (
-        "From float32's parts, bf16's steps on 8 devices are forecast with a median error of 7.0 % (of 3; largest"
-        " 12.0 %, gpt, FSDP parameters)"
+        "From measurements in float32, steps in bf16 on 8 devices are forecast with a median error of 7.0 %"
+        " (3 steps; largest 12.0 %, gpt, FSDP parameters)"
     )
     own = sorted(abs(one.own.held_out.error) for one in across() if one.own.held_out)
     assert within == f"within the recipe it is {100 * own[1]:.1f} %."
@@ -79,7 +79,7 @@ def test_the_error_in_another_precision_is_said_beside_that_within_the_recipe() 
 def test_of_other_devices_than_those_within_the_recipe_are_held_out_the_error_stands_alone() -> None:
     (said,) = answer.errors_across([replace(o, held_out=replace(o.held_out, layout=Layout(4))) for o in across()])
     assert said.endswith(
-        "on 4 devices are forecast with a median error of 7.0 % (of 3; largest 12.0 %, gpt, FSDP parameters)."
+        "on 4 devices are forecast with a median error of 7.0 % (3 steps; largest 12.0 %, gpt, FSDP parameters)."
     )
 
 
@@ -87,10 +87,10 @@ def test_made_up_gpus_show_the_error_in_another_precision_and_a_machine_of_one_p
     measured = PlatformResults({one.experiment: one for one in platforms.results("fixture-8xh100")})
     first = answer.findings(measured)[0].text
     said = re.search(
-        r" From bf16's parts, float32's steps on 8 devices are forecast with a median error of ([\d.]+) %"
-        r" \(of 12; largest ([\d.]+) %, \w+, [^)]+\); within the recipe it is [\d.]+ %\.$",
+        r" From measurements in bf16, steps in float32 on 8 devices are forecast with a median error of ([\d.]+) %"
+        r" \(12 steps; largest ([\d.]+) %, \w+, [^)]+\); within the recipe it is [\d.]+ %\.$",
         first,
     )
     assert said, first
     assert 0 < float(said[1]) < 5 < float(said[2]) < 20
-    assert "parts" not in answer.findings(PlatformResults(results()))[0].text
+    assert "From measurements" not in answer.findings(PlatformResults(results()))[0].text

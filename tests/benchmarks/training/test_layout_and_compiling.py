@@ -9,6 +9,7 @@ from scalecard.benchmarks.training import multi_process, single_process, strateg
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.benchmarks.training.validate import cannot_be_trained_so
+from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
 from scalecard.distributed.layout import Layout
@@ -80,8 +81,13 @@ def test_what_a_model_cannot_follow_is_named_by_its_key(
 def test_without_a_compiler_nothing_is_compiled_and_the_cause_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validate, "no_compiler", lambda device: "no compiler is here")
     found = mine("toy", COMPILED)
-    problem = cannot_be_trained_so(found, found.as_reference.network(HOST), found.batch(2, HOST))
-    assert problem == "recipe.compile = true: no compiler is here"
+    with pytest.raises(NotAWorkload, match=r"workloads.toy: recipe.compile = true: no compiler is here"):
+        validate.examined(found, HOST, 1, 1)
+
+
+def test_a_built_in_model_that_cannot_follow_its_recipe_is_named_where_it_is_measured() -> None:
+    with pytest.raises(NotAWorkload, match=r"workloads.toy: recipe.channels_last = true: the workload has no conv"):
+        validate.examined(mine("toy", LAID), HOST, 1, 1)
 
 
 def test_replicas_are_not_compiled() -> None:

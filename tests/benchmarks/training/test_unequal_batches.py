@@ -57,8 +57,8 @@ def test_the_plain_loop_trains_on_the_ranks_own_batches_each_as_much() -> None:
 
 
 def test_tokens_are_those_of_single_samples_without_padding() -> None:
-    each = [UNEQUAL.module.batch(1, seed)[0].numel() for seed in range(NUM_BATCHES)]
-    assert UNEQUAL.units(8) == sum(each), "8 samples of the mean length of 8"
+    each = [UNEQUAL.module.batch(1, seed)[0].numel() for seed in range(256)]
+    assert UNEQUAL.units(256) == sum(each), "as many samples as are looked at, of their mean length"
     assert MINE.units(8) == 8 * each[0]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalecard import progress
 from scalecard.analysis import formatting
 from scalecard.analysis.forecast import forecast as numbers
 from scalecard.analysis.forecast.forecast import (
@@ -150,9 +151,10 @@ def errors_across(found: Sequence[OtherPrecision]) -> Iterator[str]:
         largest = max(own, key=lambda one: abs(one.held_out.error))
         where = f"{largest.own.model.workload.name}, {largest.own.model.strategy.name}"
         text = (
-            f"From {parts}'s parts, {forecast}'s steps on {layout.devices} devices are forecast with a median error of"
-            f" {_median([one.held_out for one in own])}"
-            f" (of {len(own)}; largest {formatting.percent(abs(largest.held_out.error), 1)}, {where})"
+            f"From measurements in {parts}, steps in {forecast} on {layout.devices} devices are forecast with a median"
+            f" error of {_median([one.held_out for one in own])}"
+            f" ({progress.counted(len(own), 'step')}; largest"
+            f" {formatting.percent(abs(largest.held_out.error), 1)}, {where})"
         )
         within = [one.within for one in own if one.within]
         yield f"{text}; within the recipe it is {_median(within)}." if len(within) == len(own) else f"{text}."
