@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 from scalecard.benchmarks.training import checkpoint_cost
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
+from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel import saving
 from scalecard.parallel.saving import InParts, OneFile, Started
@@ -159,3 +161,24 @@ def test_a_file_that_cannot_be_written_is_an_error_of_every_rank(tmp_path: Path)
         (tmp_path / "gone").write_text("") if not gone.exists() else None
         with pytest.raises(RuntimeError, match="a checkpoint cannot be written"):
             checkpoint.save()
+
+
+def test_steps_that_fail_wait_for_the_checkpoint_that_is_written_beside_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Or what the ranks exchange next comes between its own exchanges, and all wait for ever."""
+    waited, rank = list[bool](), LoneRank()
+    started = SimpleNamespace(wait=lambda: waited.append(True) or True)
+    checkpoint = InParts.__new__(InParts)
+    monkeypatch.setattr(checkpoint, "start", lambda: started, raising=False)
+
+    def step() -> None:
+        assert not waited, "training goes on meanwhile"
+        raise RuntimeError("two types of values")
+
+    made: Any = checkpoint_cost.Saving(rank, tmp_path, 1)  # type: ignore[arg-type]
+    failing = Subject(work=step, prove=tuple)
+    beside = made._saved_beside(lambda *_: (failing, checkpoint), None, None)
+    with pytest.raises(RuntimeError, match="two types of values"):
+        beside.work()
+    assert waited == [True]

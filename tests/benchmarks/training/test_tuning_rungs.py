@@ -131,6 +131,8 @@ def test_what_fails_alone_is_a_failed_record_and_is_added_to_nothing(
     short: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
+        plain_calls, calls = 0, 0
+
         def __init__(self, function: Any) -> None:
             pass
 
@@ -174,7 +176,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
     import time
 
     class Slow:
-        plain_calls, calls = 0, 1
+        plain_calls, calls = 0, 0
 
         def __init__(self, function: Any) -> None:
             self.function, self.pause = function, 0.3
@@ -182,6 +184,7 @@ def test_the_first_compiled_step_is_a_record_of_its_own_and_in_no_sample(
         def __call__(self, *args: Any) -> Any:
             time.sleep(self.pause)
             self.pause = 0
+            self.calls += 1
             return self.function(*args)
 
     monkeypatch.setattr(tuned_step, "Compiled", Slow)

@@ -196,8 +196,11 @@ class Saving:
 
         def work() -> None:
             started = checkpoint.start()
-            steps.work()
-            beside.append(started.wait())
+            try:
+                steps.work()
+            finally:  # also of steps that fail: the ranks would exchange what they do next while it is being written
+                written = started.wait()
+            beside.append(written)
 
         def prove() -> Iterator[Check]:
             yield from subject.prove()
