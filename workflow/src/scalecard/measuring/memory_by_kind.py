@@ -48,7 +48,7 @@ class MemoryByKind:
         """Look at the step that is taken meanwhile."""
         before_update = register_optimizer_step_pre_hook(lambda *_: self._at_update())
         try:
-            with _told_of_backwards(self._at_backward):
+            with _before_each_backward(self._at_backward):
                 yield
         finally:
             before_update.remove()
@@ -83,7 +83,7 @@ class MemoryByKind:
 
 
 @contextmanager
-def _told_of_backwards(look: Callable[[], None]) -> Iterator[None]:
+def _before_each_backward(look: Callable[[], None]) -> Iterator[None]:
     """Call `look` before every backward, by whichever thread, of ours or of a library."""
     plain = torch.autograd.backward
 

@@ -20,12 +20,12 @@ from scalecard.workloads.recipe import OptimizerSettings, in_layout
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 
 
-class _Laid(torch.autograd.Function):
+class _ToChannelsLast(torch.autograd.Function):
     """Images channels last; the gradient that comes back for them is contiguous again."""
 
     @staticmethod
     def forward(_context: Any, images: Tensor) -> Tensor:
-        laid: Tensor = in_layout(images, True)
+        laid = in_layout(images, True)
         return laid.view_as(laid)
 
     @staticmethod
@@ -37,7 +37,7 @@ def channels_last_within(forward: Callable[..., Any]) -> Callable[..., Any]:
     """A stage's forward whose images lie channels last in between: the library sends contiguous tensors alone."""
 
     def run(stage: nn.Module, images: Tensor) -> Tensor:
-        made: Tensor = forward(stage, _Laid.apply(images))
+        made: Tensor = forward(stage, _ToChannelsLast.apply(images))
         return made.contiguous()
 
     return run

@@ -31,7 +31,7 @@ from scalecard.parallel.gradients import clip, no_sync, squared_norm
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.compiled import Compiled, no_compiler
 from scalecard.workloads.nested import Tree, leaves, rows
-from scalecard.workloads.recipe import OptimizerSettings, in_layout
+from scalecard.workloads.recipe import IMAGES, OptimizerSettings, in_layout
 from scalecard.workloads.reference import trainable
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
@@ -42,7 +42,7 @@ def cannot(rung: str, device: torch.device, model: nn.Module, ranks: int) -> str
     """Why a rung does not exist for this model on this device, or ''."""
     if reason := runtime_of(device).lacks(rung, device):
         return reason
-    if rung in ("channels_last", "benchmark") and not any(weight.dim() == 4 for weight in model.parameters()):
+    if rung in ("channels_last", "benchmark") and not any(weight.dim() == IMAGES for weight in model.parameters()):
         return "the workload has no convolutions of images"
     if rung == "graphs" and ranks > 1:
         return "a graph that holds DDP's all-reduces has not been tried on any machine yet"
@@ -67,7 +67,7 @@ class TunedStep:
         optimizer: OptimizerSettings,
     ) -> None:
         self.module, self.rungs = module, frozenset(rungs)
-        self.parts = [self._in_layout(part) for part in parts]
+        self.parts = [in_layout(part, "channels_last" in self.rungs) for part in parts]
         self.parameters = trainable(model)
         self.device = self.parameters[0].device
         self._runtime = runtime_of(self.device)
@@ -82,10 +82,6 @@ class TunedStep:
         self._graphs: dict[bool, tuple[Callable[[], None], list[Tensor | None]]] = {}
         self._thread = own_thread(self.device) if "benchmark" in self.rungs else None
 
-    def _in_layout(self, part: Part) -> Part:
-        made: Part = in_layout(part, "channels_last" in self.rungs)
-        return made
-
     def __call__(self) -> None:
         self._call(self._step)
 
@@ -97,7 +93,8 @@ class TunedStep:
 
     def on(self, part: Part) -> None:
         """A step on another batch: a graph reads where its first one lay, and takes no other size."""
-        part, recorded = self._in_layout(part), "graphs" in self.rungs and self.parts
+        part = in_layout(part, "channels_last" in self.rungs)
+        recorded = "graphs" in self.rungs and self.parts
         if recorded and [new.shape for new in leaves(part)] == [kept.shape for kept in leaves(self.parts[0])]:
             for kept, new in zip(leaves(self.parts[0]), leaves(part), strict=True):
                 kept.copy_(new)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.workloads.nested import leaves, mapped
 
+Laid = TypeVar("Laid")
 Precision = Literal["float32", "bf16", "auto"]
 Checkpointing = Literal["none", "blocks", "selective"]
 OptimizerName = Literal["plain_sgd", "sgd", "adamw", "own"]
@@ -194,13 +195,14 @@ def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(kinds.values())
 
 
-def in_layout(tree: Any, channels_last: bool) -> Any:
+def in_layout(tree: Laid, channels_last: bool) -> Laid:
     """A model or a batch as it is, or with images, or the weights of convolutions, channels last."""
     if not channels_last:
         return tree
     if isinstance(tree, nn.Module):
         return tree.to(memory_format=torch.channels_last)
-    return mapped(lambda t: t.to(memory_format=torch.channels_last) if t.dim() == IMAGES else t, tree)
+    laid: Laid = mapped(lambda t: t.to(memory_format=torch.channels_last) if t.dim() == IMAGES else t, tree)
+    return laid
 
 
 def under_autocast(function: Callable[..., Any]) -> Callable[..., Any]:

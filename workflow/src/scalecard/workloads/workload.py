@@ -209,8 +209,7 @@ class Workload:
     def placed(self, device: torch.device, tensor: Tensor, *, non_blocking: bool = False) -> Tensor:
         """A tensor of a batch on a device, in the precision in which the model computes."""
         dtype = torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype
-        placed: Tensor = in_layout(tensor.to(device, dtype, non_blocking=non_blocking), self.recipe.channels_last)
-        return placed
+        return in_layout(tensor.to(device, dtype, non_blocking=non_blocking), self.recipe.channels_last)
 
     def dataset(self) -> Any:
         """What a DataLoader reads, the same each time; None if the workload says nothing of it."""

@@ -37,12 +37,12 @@ from scalecard.measuring.memory_by_kind import in_blocks
 from scalecard.parallel import sharded
 from scalecard.records.axes import MemoryKind
 from scalecard.records.strategies import Division, Payload, Schedule, Strategy, Untimed
+from scalecard.workloads.meta import META
 from scalecard.workloads.nested import mapped
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import BATCH_NORM, HOST, Workload
 
-META = torch.device("meta")
 THREADS = "no formula: the first device also has the outputs of all, and their loss"
 LAYERS = "no formula for what devices keep that divide layers"
 NEEDS_VALUES = "on tensors without data its forward raises "

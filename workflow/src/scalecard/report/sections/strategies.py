@@ -76,7 +76,7 @@ def with_recipe(result: Result, workload: str) -> str:
     words = in_words(precision(result, workload), found.get("checkpointing", "none"))
     count, clipped = found.get("accumulate", 1), ", clipped" if found.get("clip") else ""
     added = f", {count} micro-batches" if count > 1 else ""
-    added += "".join(f", {words}" for switch, words in SWITCHES.items() if found.get(switch))
+    added += "".join(f", {on}" for switch, on in SWITCHES.items() if found.get(switch))
     return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {words}{added}{clipped}"
 
 
