@@ -24,7 +24,9 @@ LOAD = Workload("toy", "", "{}", 4, seed=0)
 def group(rule: Rule, *, most_micro: int = 2) -> run_group.Group:
     rank: Any = Rank()
     references = References(torch.device("cpu"), 1, counting=False)
-    return run_group.Group(rank, [rank], references, LOAD, {"workload": "toy"}, ("strong",), rule, most_micro)
+    return run_group.Group(
+        rank, [rank], references, LOAD, {"workload": "toy"}, ("strong",), rule, most_micro, by_kind=True
+    )
 
 
 def test_the_largest_batch_of_each_strategy_is_looked_for_within_the_memory(

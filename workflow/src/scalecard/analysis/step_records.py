@@ -43,7 +43,7 @@ def largest_batch(result: Result, step: Record) -> Record | None:
 
 def _beside(result: Result, step: Record, metric: str, case: Case) -> Record | None:
     other = step.metric == OTHER_RECIPE["step_time"]
-    return result.find(OTHER_RECIPE[metric] if other else metric, **case)
+    return result.find(OTHER_RECIPE.get(metric, metric) if other else metric, **case)
 
 
 def single(result: Result, workload: str) -> Record | None:

@@ -251,8 +251,6 @@ HYBRID = Strategy(  # a rank drives all devices of its replica
 OTHER_RECIPE = {
     "step_time": "other_recipe_time",
     "peak_memory": "other_recipe_memory",
-    "memory_by_kind": "other_recipe_memory_by_kind",
-    "predicted_memory": "other_recipe_predicted_memory",
     "largest_batch": "other_recipe_batch",
 }
 ALL = (

@@ -32,7 +32,8 @@ class Group:
     """A workload on the ranks and devices that measure it together, and how.
 
     `workload` has the batch of one device; `case` names it and says how many devices there are. Pipelines take at most
-    `num_micro` micro-batches. With `trace`, one more step of each strategy is kept as a trace.
+    `num_micro` micro-batches. With `trace`, one more step of each strategy is kept as a trace, and with `by_kind` it is
+    looked at what each needs memory for.
     """
 
     ctx: RankContext
@@ -44,6 +45,7 @@ class Group:
     rule: Rule
     num_micro: int
     trace: bool = False
+    by_kind: bool = False
 
     @property
     def num_devices(self) -> int:
@@ -53,7 +55,7 @@ class Group:
     @property
     def trials(self) -> Trials:
         """Of the same ranks and devices."""
-        return Trials(self.ctx, self.devices, self.references, by_kind=True)
+        return Trials(self.ctx, self.devices, self.references, by_kind=self.by_kind)
 
     def times(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """Step times of every strategy, or why there is none; of GPUs also the memory that each needs."""

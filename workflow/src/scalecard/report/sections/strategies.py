@@ -27,7 +27,6 @@ from scalecard.report.table import EMPTY, Cell, Table
 LLAMA = {"batch_size": 2, "sequence": 8192, "layers": 32, "width": 4096}
 SHARDED = (FSDP_GRADIENTS.name, FSDP_PARAMETERS.name)
 OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW", "own": "its own optimiser"}
-SWITCHES = {"channels_last": "channels last", "compile": "compiled"}
 RECOMPUTED = {"none": [], "blocks": ["blocks recomputed"], "selective": ["selectively recomputed"]}
 # Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
 # FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
@@ -76,7 +75,7 @@ def with_recipe(result: Result, workload: str) -> str:
     words = in_words(precision(result, workload), found.get("checkpointing", "none"))
     count, clipped = found.get("accumulate", 1), ", clipped" if found.get("clip") else ""
     added = f", {count} micro-batches" if count > 1 else ""
-    added += "".join(f", {on}" for switch, on in SWITCHES.items() if found.get(switch))
+    added += ", compiled" if found.get("compile") else ""
     return f"{workload}, {OPTIMIZERS[found.get('optimizer', 'plain_sgd')]} in {words}{added}{clipped}"
 
 
