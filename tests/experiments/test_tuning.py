@@ -19,6 +19,8 @@ from scalecard.records import files
 from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.workloads import compiled, datasets
+from scalecard.workloads.recipe import Recipe
+from scalecard.workloads.workload import built_in
 from support.blocks import block, smoke_block
 from support.builders import out_of_memory
 from support.lone_rank import LoneRank
@@ -158,3 +160,17 @@ def test_a_file_that_raises_costs_its_own_records_alone_and_each_workload_is_com
     assert failed.case == {"workload": "mine", "devices": 1}
     assert "there are two samples" in failed.note
     assert len({*caches}) == 2, "the folder of compiled code"
+
+
+def test_a_ladder_begins_with_all_of_the_recipe_but_what_is_among_its_rungs() -> None:
+    rank: Any = LoneRank()
+    recipe = Recipe("adamw", "float32", "blocks", accumulate=2, clip=1.0, compile=True)
+    toy = replace(built_in("toy", seed=0, batch_size=4), recipe=recipe)
+    records = list(tuning._ladder(rank, spec(), toy, {"workload": "toy", "devices": 1}))
+    steps = [record for record in records if record.metric == "step_time" and record.status == "ok"]
+    assert {rungs_of(step.case) for step in steps} == {(), ("fused",)}
+    for step in steps:
+        work = {count.name: count.counted for count in step.work}
+        assert work["forwards"] == 2
+        assert work["recomputed FLOPs"] > 0
+        assert step.note.startswith("clipped to a norm of ")
