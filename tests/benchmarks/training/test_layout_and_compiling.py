@@ -8,7 +8,7 @@ import torch
 from scalecard.benchmarks.training import multi_process, single_process, strategy, validate
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe
-from scalecard.benchmarks.training.validate import cannot_be_trained_so
+from scalecard.benchmarks.training.validate import recipe_problem
 from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
@@ -73,7 +73,7 @@ def test_what_a_model_cannot_follow_is_named_by_its_key(
 ) -> None:
     monkeypatch.setattr(validate, "no_compiler", lambda device: "")
     found = mine(name, recipe)
-    problem = cannot_be_trained_so(found, found.as_reference.network(HOST), found.batch(2, HOST))
+    problem = recipe_problem(found, found.as_reference.network(HOST), found.batch(2, HOST))
     assert problem.startswith(why)
     assert bool(problem) == bool(why)
 

@@ -11,11 +11,11 @@ import torch
 from scalecard import experiments
 from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import (
-    cannot_be_trained_so,
     check,
     check_model,
     check_values,
     examined,
+    recipe_problem,
 )
 from scalecard.benchmarks.training.workload_file import NotAWorkload, check_functions
 from scalecard.measuring import shared_decisions
@@ -359,5 +359,5 @@ def test_a_result_that_is_kept_and_then_changed_in_place_is_refused_with_the_cau
     made = written(tmp_path, file)
     for how, refused in (("blocks", False), ("selective", True)):
         found = replace(made, recipe=Recipe(checkpointing=how))
-        problem = cannot_be_trained_so(found, found.as_reference.network(HOST), found.batch(2, HOST))
+        problem = recipe_problem(found, found.as_reference.network(HOST), found.batch(2, HOST))
         assert ("must not be changed in place" in problem) == refused

@@ -25,34 +25,26 @@ def steady(milliseconds: float, **case: Any) -> Record:
 
 
 def of_ddp(
-    *,
-    local: float = 25,
-    ranks: tuple[float, ...] = (25, 25, 25, 25),
-    exchange: float = 5,
-    step: float | None = None,
+    *, local: float = 25, ranks: tuple[float, ...] = (25, 25, 25, 25), exchange: float = 5, step: float | None = None
 ) -> list[Record]:
     """One device takes 100 ms for 64 samples; four take the slowest rank's time, and half of the exchange."""
     case = {**WHERE, "strategy": "DDP"}
-    own = [steady(rank, metric="rank_time", **case, rank=number) for number, rank in enumerate(ranks)]
     return [
         steady(100, metric="step_time", **ONE, strategy="single device", scaling="strong"),
         steady(100, metric="local_time", **ONE),
         steady(local, metric="local_time", **{**ONE, "batch_size": 16, "units": 16}),
         steady(max(ranks), metric="unsynchronised_time", **case),
-        *own,
+        *(steady(rank, metric="rank_time", **case, rank=number) for number, rank in enumerate(ranks)),
         steady(exchange, metric="exchange_time", **case),
         steady(max(ranks) + exchange / 2 if step is None else step, metric="step_time", **case),
     ]
 
 
-def launch_bound(records: list[Record], gpu_state: Any) -> list[Record]:
+def launch_bound(records: list[Record], state: Any) -> list[Record]:
     """The same, on a GPU for which the host was never done with launching before the last tenth."""
-
-    def bound(record: Record) -> Record:
-        state = gpu_state
-        return replace(record, telemetry=[Telemetry(rounds_id="rounds 0", enqueue=0.99 * record.median, state=state)])
-
-    return [bound(record) if record.metric == "local_time" else record for record in records]
+    late = [Telemetry(rounds_id="rounds 0", enqueue=0.99 * record.median, state=state) for record in records]
+    pairs = zip(records, late, strict=True)
+    return [replace(one, telemetry=[told]) if one.metric == "local_time" else one for one, told in pairs]
 
 
 def of_pipeline(*stages: float, bubble: float, step: float | None = None) -> list[Record]:

@@ -276,5 +276,16 @@ def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.devi
         scalings = ("weak",)
     references, trace = References(device, spec.check_steps), spec.trace and not turn.other
     case: Case = {**turn.case, **workload.recipe_axes}
-    rule, num_micro, by_kind = spec.measure, spec.micro_batches, turn.measured == "times" and not turn.other
-    return Group(ctx, devices, references, workload, case, scalings, rule, num_micro, trace, by_kind)
+    by_kind = turn.measured == "times" and not turn.other
+    return Group(
+        ctx,
+        devices,
+        references,
+        workload,
+        case,
+        scalings,
+        spec.measure,
+        spec.micro_batches,
+        trace=trace,
+        by_kind=by_kind,
+    )

@@ -55,20 +55,35 @@ class Step:
         self()
 
     def __call__(self) -> None:
-        whole = rows(self.inputs)
-        size = self.micro_batch_size or whole
+        size = self.micro_batch_size or rows(self.inputs)
         parts = list(zip(chunks(self.inputs, size), chunks(self.targets, size), strict=True))
-        for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
-            with no_sync(self.module) if left else nullcontext():
-                value = self.loss(self.module(inputs), targets)
-                (value * (rows(inputs) / whole) if len(parts) > 1 else value).backward()
-        if self.max_norm:
-            clip(self.optimizer, squared_norm(self.optimizer), self.max_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        accumulate_gradients(self.module, parts, lambda inputs, targets: self.loss(self.module(inputs), targets))
+        update(self.optimizer, self.max_norm)
 
 
-class InTurn:
+def accumulate_gradients(
+    module: nn.Module, parts: Sequence[tuple[Tree, Tree]], loss: Callable[[Tree, Tree], Tensor]
+) -> None:
+    """Forward and backward over each part of a batch: mean losses count by their share of the samples.
+
+    A module that exchanges its gradients does so with the last part.
+    """
+    whole = sum(rows(inputs) for inputs, _ in parts)
+    for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
+        with no_sync(module) if left else nullcontext():
+            value = loss(inputs, targets)
+            (value * (rows(inputs) / whole) if len(parts) > 1 else value).backward()
+
+
+def update(optimizer: torch.optim.Optimizer, max_norm: float) -> None:
+    """Clip the gradients to this global norm, if it is not 0, apply them and clear them."""
+    if max_norm:
+        clip(optimizer, squared_norm(optimizer), max_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+class BatchCycle:
     """A step on several batches: each call takes the next one, over and over or, while one is held, that."""
 
     def __init__(self, step: Callable[[Tree, Tree], object], batches: Sequence[tuple[Tree, Tree]]) -> None:

@@ -33,7 +33,7 @@ class _ToChannelsLast(torch.autograd.Function):
         return gradient.contiguous()
 
 
-def channels_last_within(forward: Callable[..., Any]) -> Callable[..., Any]:
+def channels_last_stage(forward: Callable[..., Any]) -> Callable[..., Any]:
     """A stage's forward whose images lie channels last in between: the library sends contiguous tensors alone."""
 
     def run(stage: nn.Module, images: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ In float64 TF32 and bfloat16 change nothing, so that every combination can be co
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,11 +27,11 @@ from torch.utils.flop_counter import flop_registry
 
 from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
-from scalecard.parallel.gradients import clip, no_sync, squared_norm
+from scalecard.parallel.step import accumulate_gradients, update
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads.compiled import Compiled, no_compiler
-from scalecard.workloads.nested import Tree, leaves, rows
-from scalecard.workloads.recipe import IMAGES, OptimizerSettings, in_layout
+from scalecard.workloads.nested import Tree, leaves
+from scalecard.workloads.recipe import OptimizerSettings, in_layout, lacks_images
 from scalecard.workloads.reference import trainable
 
 ROUNDING = ("tf32", "bf16")  # these change what is computed, the others only how
@@ -42,8 +42,8 @@ def cannot(rung: str, device: torch.device, model: nn.Module, ranks: int) -> str
     """Why a rung does not exist for this model on this device, or ''."""
     if reason := runtime_of(device).lacks(rung, device):
         return reason
-    if rung in ("channels_last", "benchmark") and not any(weight.dim() == IMAGES for weight in model.parameters()):
-        return "the workload has no convolutions of images"
+    if rung in ("channels_last", "benchmark") and (reason := lacks_images(model)):
+        return reason
     if rung == "graphs" and ranks > 1:
         return "a graph that holds DDP's all-reduces has not been tried on any machine yet"
     return no_compiler(device) if rung == "compile" else ""
@@ -112,18 +112,15 @@ class TunedStep:
                 self._replay()
             else:
                 self._backward(self.parts if odd is None else [odd])
-            if self.max_norm:
-                clip(self.optimizer, squared_norm(self.optimizer), self.max_norm)
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+            update(self.optimizer, self.max_norm)
 
     def _backward(self, parts: Sequence[Part]) -> None:
-        whole = sum(rows(inputs) for inputs, _ in parts)
-        for left, (inputs, targets) in zip(reversed(range(len(parts))), parts, strict=True):
-            with no_sync(self.module) if left else nullcontext():
-                with torch.autocast(self.device.type, torch.bfloat16, enabled="bf16" in self.rungs):
-                    value = self._forward(inputs, targets)
-                (value * (rows(inputs) / whole) if len(parts) > 1 else value).backward()
+        accumulate_gradients(self.module, parts, self._loss)
+
+    def _loss(self, inputs: Tree, targets: Tree) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled="bf16" in self.rungs):
+            value: Tensor = self._forward(inputs, targets)
+        return value
 
     def _replay(self) -> None:
         """A graph always writes the same gradients; whether dropout draws is part of it."""

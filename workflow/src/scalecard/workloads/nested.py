@@ -36,7 +36,7 @@ def doubled(tree: Tree) -> Tree:
     return mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, tree)
 
 
-def widened(scores: Tensor) -> Tensor:
+def at_least_float32(scores: Tensor) -> Tensor:
     """In float32 at least: on GPUs autocast leaves cross_entropy in bfloat16, unlike log_softmax and nll_loss."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 

@@ -38,7 +38,7 @@ from scalecard.hardware import devices
 from scalecard.hardware.vendors.runtimes import runtime_of
 from scalecard.workloads.nested import leaves, mapped
 
-Laid = TypeVar("Laid")
+T = TypeVar("T")
 Precision = Literal["float32", "bf16", "auto"]
 Checkpointing = Literal["none", "blocks", "selective"]
 OptimizerName = Literal["plain_sgd", "sgd", "adamw", "own"]
@@ -195,13 +195,13 @@ def _by_kind(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(kinds.values())
 
 
-def in_layout(tree: Laid, channels_last: bool) -> Laid:
+def in_layout(tree: T, channels_last: bool) -> T:
     """A model or a batch as it is, or with images, or the weights of convolutions, channels last."""
     if not channels_last:
         return tree
     if isinstance(tree, nn.Module):
         return tree.to(memory_format=torch.channels_last)
-    laid: Laid = mapped(lambda t: t.to(memory_format=torch.channels_last) if t.dim() == IMAGES else t, tree)
+    laid: T = mapped(lambda t: t.to(memory_format=torch.channels_last) if t.dim() == IMAGES else t, tree)
     return laid
 
 
@@ -269,15 +269,22 @@ def autocast_forward(module: nn.Module) -> nn.Module:
     return module
 
 
+def lacks_images(model: nn.Module) -> str:
+    """Why its layout makes no difference, or ''."""
+    found = any(weight.dim() == IMAGES for weight in model.parameters())
+    return "" if found else "the workload has no convolutions of images"
+
+
 def not_called(model: nn.Module, blocks: Sequence[nn.Module], inputs: Any) -> str:
-    """How many blocks the model calls, or '' if all: the others would not be recomputed, and nobody would notice."""
+    """How many blocks the model calls, or '' if all: what is not called is neither recomputed nor compiled."""
     called = set[nn.Module]()
     hooks = [block.register_forward_pre_hook(lambda module, _: called.add(module)) for block in blocks]
     model(inputs)
     for hook in hooks:
         hook.remove()
     missing = not called or set(blocks) - called
-    return f"the model calls {len(called)} of {len(blocks)} blocks that it has" if missing else ""
+    problem = f"the model calls {len(called)} of {len(blocks)} blocks that it has"
+    return f"{problem}; blocks(model) must return modules that it calls, not new ones" if missing else ""
 
 
 def change_forward(module: nn.Module, forward: Callable[..., Any], *, method: str = "forward") -> None:

@@ -21,7 +21,7 @@ def seed_of(seed: int, rank: int, turn: int) -> int:
     return seed + order[turn % NUM_BATCHES]
 
 
-def have_unequal_shapes(batches: list[tuple[Tree, Tree]]) -> bool:
+def shapes_differ(batches: list[tuple[Tree, Tree]]) -> bool:
     """Whether their tensors differ in more than the number of rows."""
     forms: set[tuple[torch.Size, ...]] = {tuple(leaf.shape[1:] for leaf in leaves(batch)) for batch in batches}
     return len(forms) > 1

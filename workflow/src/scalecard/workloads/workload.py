@@ -326,15 +326,12 @@ class Workload:
 
     def _parts_of_turn(self, turn: int, sizes: tuple[int, ...], exactly: bool, device: torch.device) -> reference.Step:
         """Of every share, whose batch is its own: each loss is the mean over its rows, and all count the same."""
-        each, left, parts = sum(sizes) // self.shares, list(sizes), list[reference.Part]()
+        count, parts = len(sizes) // self.shares, list[reference.Part]()  # of a share's micro-batches
         for rank in range(self.shares):
-            own, taken = replace(self, turn=turn), list[int]()
-            if self.shares > 1:
-                own = replace(own, part=(rank, self.shares))
-            while sum(taken) < each:
-                taken.append(left.pop(0))
-            batch = own.batch(each, device)
-            parts += [replace(p, weight=p.weight / self.shares) for p in reference.split(*batch, taken)]
+            part = (rank, self.shares) if self.shares > 1 else self.part
+            own = sizes[rank * count : (rank + 1) * count]
+            batch = replace(self, turn=turn, part=part).batch(sum(own), device)
+            parts += [replace(p, weight=p.weight / self.shares) for p in reference.split(*batch, own)]
         return self.exactly(parts) if exactly else parts
 
     def parts(self, batch: tuple[Tree, Tree], sizes: tuple[int, ...], exactly: bool) -> reference.Step:

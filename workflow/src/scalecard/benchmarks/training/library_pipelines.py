@@ -11,7 +11,7 @@ from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.device_mesh import mesh, pipeline_group
 from scalecard.parallel.step import state_of
-from scalecard.parallel.torch_pipelining import LibraryPipeline, channels_last_within
+from scalecard.parallel.torch_pipelining import LibraryPipeline, channels_last_stage
 from scalecard.records import strategies as kinds
 from scalecard.workloads.nested import rows
 from scalecard.workloads.recipe import change_forward
@@ -77,7 +77,7 @@ def _cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
     """The model and its stages, which hand over contiguous tensors."""
     model, stages = cut_model.cut(workload, cuts)
     for stage in stages if workload.recipe.channels_last else ():
-        change_forward(stage, channels_last_within(type(stage).forward))
+        change_forward(stage, channels_last_stage(type(stage).forward))
     return model, stages
 
 

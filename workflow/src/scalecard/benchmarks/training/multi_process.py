@@ -17,7 +17,7 @@ from scalecard.measuring.case_variant import Subject, local
 from scalecard.parallel import sharded
 from scalecard.parallel.ddp import wrap
 from scalecard.parallel.device_mesh import mesh
-from scalecard.parallel.step import InTurn, Step, state_of
+from scalecard.parallel.step import BatchCycle, Step, state_of
 from scalecard.records import strategies as kinds
 from scalecard.records.record import Check
 from scalecard.workloads.meta import is_on_meta
@@ -195,7 +195,7 @@ def _subject(
     """
     workload, state = at.workload, partial(state_of, model)
     step = Step.of(workload, wrapped, batches[0], made)
-    several = InTurn(step.on, batches)
+    several = BatchCycle(step.on, batches)
     updates = {} if made else workload.optimizer_settings.updates(trainable(model))
     return trained(
         at,

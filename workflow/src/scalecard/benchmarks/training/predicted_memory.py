@@ -19,8 +19,9 @@ Source: Rajbhandari et al., ZeRO (2020), section 3, for what is kept per paramet
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -87,9 +88,13 @@ def predicted(
     if why_not := _unknown(strategy):
         return Prediction(*weights, why_not=why_not)
     share = replace(workload, batch_size=workload.micro_batch_size(workload.batch_size // at.devices))
+    sharding, alone = Division.SHARDS in strategy.divides, not strategy.divides
+    return _with_activations(weights, partial(_of_whole, share, device, whole_in_bf16=sharding, outputs_too=alone))
+
+
+def _with_activations(weights: tuple[float, float, float], activations: Callable[[], float]) -> Prediction:
     try:
-        sharding, alone = Division.SHARDS in strategy.divides, not strategy.divides
-        return Prediction(*weights, _of_whole(share, device, whole_in_bf16=sharding, outputs_too=alone))
+        return Prediction(*weights, activations())
     except Exception as error:  # of a file of the user's, which may need values
         return Prediction(*weights, why_not=NEEDS_VALUES + in_one_line(error))
 
@@ -158,11 +163,8 @@ def _of_stages(strategy: Strategy, at: Setting, device: torch.device, place: int
         return Prediction(*weights, why_not=INTERLEAVED)
     micro = replace(workload, batch_size=at.split_size // replicas)
     waiting = {None: 1, Schedule.GPIPE: at.num_micro}.get(schedule, min(depth - place % depth, at.num_micro))
-    try:
-        kept = _of_cut(micro, cuts, device, outputs_too=schedule is None)[place % depth]
-    except Exception as error:  # of a file of the user's, which may need values
-        return Prediction(*weights, why_not=NEEDS_VALUES + in_one_line(error))
-    return Prediction(*weights, activations=waiting * kept)
+    kept = partial(_of_cut, micro, cuts, device, outputs_too=schedule is None)
+    return _with_activations(weights, lambda: waiting * kept()[place % depth])
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from scalecard.measuring.case_variant import Subject
 from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES, Schedule
-from scalecard.parallel.step import InTurn, Step, state_of
+from scalecard.parallel.step import BatchCycle, Step, state_of
 from scalecard.records.strategies import DATA_PARALLEL, MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, SINGLE
 from scalecard.workloads.nested import Tree, leaves, rows, sizes
 from scalecard.workloads.reference import trainable
@@ -107,7 +107,7 @@ def subject(
     batches = workload.batches(staged.devices[0].torch, staged.devices[-1].torch)
     values, optimizer = trainable(model), workload.optimizer_settings
     once = {**optimizer.updates(values), **_counts(form, references, at, batches[0][0])}
-    step = InTurn(partial(form.step(at), staged), batches)
+    step = BatchCycle(partial(form.step(at), staged), batches)
 
     def work() -> None:
         for _ in range(repeats):

@@ -29,9 +29,9 @@ from scalecard.workloads.compiled import no_compiler
 from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
 from scalecard.workloads.modules import accepted
 from scalecard.workloads.nested import Tree, leaves
-from scalecard.workloads.recipe import IMAGES, TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
+from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.unequal_batches import have_unequal_shapes
+from scalecard.workloads.unequal_batches import shapes_differ
 from scalecard.workloads.workload import BATCH_NORM, HOST, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)
@@ -100,7 +100,7 @@ def check_values(workload: Workload) -> None:
                     workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
                 )
     _check_step(workload, model.to(HOST), *batch)
-    if problem := cannot_be_trained_so(workload, model, batch):
+    if problem := recipe_problem(workload, model, batch):
         raise NotAWorkload(workload, problem)
     if workload.recipe.optimizer == "own":
         _check_optimizer(workload, model)
@@ -156,27 +156,17 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
-def cannot_be_trained_so(workload: Workload, model: nn.Module, batch: tuple[Tree, Tree]) -> str:
-    """What is wrong with a recipe for a model that does not follow it, by the recipe's key, or ''."""
-    recipe = workload.recipe
-    if recipe.channels_last and not any(weight.dim() == IMAGES for weight in model.parameters()):
-        return "recipe.channels_last = true: the workload has no convolutions of images"
-    if recipe.compile and (problem := _not_called(workload, model, batch[0])):
-        return f"recipe.compile = true: {problem}"
-    if workload.recomputes and (problem := _not_recomputed(workload, model, batch[0])):
-        return f"recipe.checkpointing = {recipe.checkpointing}: {problem}"
-    return ""
-
-
-def _not_called(workload: Workload, model: nn.Module, inputs: Tree) -> str:
-    problem = recipes.not_called(model, workload.wrappable_blocks(model), inputs)
-    return f"{problem}; blocks(model) must return modules that it calls, not new ones" if problem else ""
-
-
-def _not_recomputed(workload: Workload, model: nn.Module, inputs: Tree) -> str:
-    """Why its blocks cannot be, or ''."""
-    problem = _not_called(workload, model, inputs)
-    return problem or (_cannot_keep(workload) if workload.recipe.checkpointing == "selective" else "")
+def recipe_problem(workload: Workload, model: nn.Module, batch: tuple[Tree, Tree]) -> str:
+    """Why a model that does not follow its recipe cannot, by the recipe's key, or ''."""
+    recipe, uncalled = workload.recipe, ""
+    if recipe.channels_last and (problem := recipes.lacks_images(model)):
+        return f"recipe.channels_last = true: {problem}"
+    if recipe.compile or workload.recomputes:
+        uncalled = recipes.not_called(model, workload.wrappable_blocks(model), batch[0])
+    if recipe.compile and uncalled:
+        return f"recipe.compile = true: {uncalled}"
+    problem = uncalled or (_cannot_keep(workload) if recipe.checkpointing == "selective" else "")
+    return f"recipe.checkpointing = {recipe.checkpointing}: {problem}" if problem else ""
 
 
 def _cannot_keep(workload: Workload) -> str:
@@ -220,11 +210,10 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     rate.
     """
     workload = workload.with_precision(recipes.precision_on(device, workload.recipe.precision))
-    missing = no_compiler(device) if workload.recipe.compile else ""
-    problem = f"recipe.compile = true: {missing}" if missing else ""
-    if not (problem or workload.file):  # a file was checked with two samples, before
-        problem = cannot_be_trained_so(workload, workload.as_reference.network(HOST), workload.batch(2, HOST))
-    if problem:
+    if workload.recipe.compile and (problem := no_compiler(device)):
+        raise NotAWorkload(workload, f"recipe.compile = true: {problem}")
+    own = workload.file  # which was checked before
+    if not own and (problem := recipe_problem(workload, workload.as_reference.network(HOST), workload.batch(2, HOST))):
         raise NotAWorkload(workload, problem)
 
     def look() -> tuple[float, bool, bool, float]:
@@ -239,7 +228,7 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
 def varies(workload: Workload) -> bool:
     """Whether batches of other seeds have other shapes than the first, beyond their rows."""
     with naming_errors(workload, "batch(2, seed)"):
-        return have_unequal_shapes(replace(workload, batch_size=2, varies=True).batches(HOST))
+        return shapes_differ(replace(workload, batch_size=2, varies=True).batches(HOST))
 
 
 def by_other_recipes(
@@ -251,7 +240,7 @@ def by_other_recipes(
     for other in others:
         why_not = recipes.lacks_bf16(device) if other.in_bf16 else ""
         if not why_not:
-            why_not = cannot_be_trained_so(other, other.as_reference.network(HOST), other.batch(2, HOST))
+            why_not = recipe_problem(other, other.as_reference.network(HOST), other.batch(2, HOST))
         yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not
 
 

@@ -29,7 +29,7 @@ SHARDED = (FSDP_GRADIENTS.name, FSDP_PARAMETERS.name)
 OPTIMIZERS = {"plain_sgd": "plain SGD", "sgd": "SGD with momentum", "adamw": "AdamW", "own": "its own optimiser"}
 RECOMPUTED = {"none": [], "blocks": ["blocks recomputed"], "selective": ["selectively recomputed"]}
 # Gain: of strong scaling, how many times as fast as one device; of weak scaling, the rate over one device's. MFU, model
-# FLOPs utilisation: the operations of one device's step per sample or token, times the rate, over the devices' dense
+# FLOPs utilisation: the operations that the model needs per sample or token, times the rate, over the devices' dense
 # peak. Source: Chowdhery et al., PaLM (2022), appendix B.
 MEANINGS = {
     "Gain": "the rate over one device's",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from scalecard.workloads.nested import widened
+from scalecard.workloads.nested import at_least_float32
 
 UNIT = "tokens"
 INIT_STD = 0.02
@@ -114,7 +114,7 @@ def dataset(*, sequence: int = 1024, vocabulary: int = 50304) -> Text:
 
 def loss(scores: Tensor, tokens: Tensor) -> Tensor:
     """Cross-entropy, the mean over all tokens."""
-    return functional.cross_entropy(widened(scores.flatten(0, 1)), tokens.flatten())
+    return functional.cross_entropy(at_least_float32(scores.flatten(0, 1)), tokens.flatten())
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.workloads.builtin.images import Pictures
-from scalecard.workloads.nested import widened
+from scalecard.workloads.nested import at_least_float32
 
 SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
 INIT_STD = 0.01
@@ -67,4 +67,4 @@ def dataset() -> Pictures:
 
 
 def loss(scores: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(widened(scores), labels)
+    return functional.cross_entropy(at_least_float32(scores), labels)

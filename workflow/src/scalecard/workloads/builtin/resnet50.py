@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from scalecard.workloads.builtin.images import Pictures
 from scalecard.workloads.builtin.resnets import blocks as blocks
-from scalecard.workloads.nested import widened
+from scalecard.workloads.nested import at_least_float32
 
 
 def model(*, num_classes: int = 1000) -> nn.Module:
@@ -37,4 +37,4 @@ def loss(scores: Tensor, labels: Tensor) -> Tensor:
     """
     if labels.is_floating_point():
         return functional.mse_loss(scores, labels)
-    return functional.cross_entropy(widened(scores), labels)
+    return functional.cross_entropy(at_least_float32(scores), labels)
