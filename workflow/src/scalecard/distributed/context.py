@@ -118,6 +118,7 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
     The default group of a rank with one GPU is NCCL's. A rank with several gets gloo's, and one of NCCL's per device by
     `new_group`: torch binds an NCCL group to cuda:LOCAL_RANK if nothing else is said, and new groups inherit that.
     """
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"  # or a rank that soon leaves a group closes it while others connect
     device = torch.device("cpu")
     float32_is_float32()
     if machine.emulated:

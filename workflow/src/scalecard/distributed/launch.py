@@ -49,6 +49,9 @@ from scalecard.records.redact import anonymous
 from scalecard.time_spent import Activity, spent_on
 
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
+# Seconds in which a launcher, which polls every 0.1 s but may be short of cores, sees a rank that died before those that
+# waited for it, and ends them.
+HEARD = 5
 # Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")
 
@@ -83,7 +86,7 @@ class Notes:
         for pid in stopped:  # the launcher's SIGTERM would not reach it, and it would wait for that for 30 s
             isolation.kill(pid)
         if others:
-            time.sleep(1)  # so that the launcher, which polls every 0.1 s, sees the rank that died before those waiting
+            time.sleep(HEARD)
 
     def keep_time_spent(self) -> None:
         """Called by rank 0 when it ends; the others work beside it."""
