@@ -9,7 +9,7 @@ from scalecard.report.sections import model_parallel, pipeline
 from support.builders import timed
 
 TEXTBOOK, BALANCED = ({"devices": 2, "cut": name} for name in model_parallel.CUTS)
-SPEC = {"split_sizes": [1, 2], "batch_size": 4, "image_size": 64}
+PIPELINE = {"split_sizes": [1, 2], "batch_size": 4, "image_size": 64}
 
 
 def steady(seconds: float, *, metric: str = "step_time", blocks: Sequence[int] = (), **case: object) -> Record:
@@ -114,3 +114,39 @@ def test_the_balanced_cut_stands_beside_the_textbooks(make_result: Callable[...,
     assert "gpipe at split size 1, balanced (blocks 0-11 | 12 | 13-17), takes 25 % (25 % to 25 %) less time" in said
     assert "The best pipeline, gpipe with split size 1, cut balanced, 2 devices, is 1.33x" in said
     assert pipeline.fitted(result) is None, "four split sizes of one cut are fitted"
+
+
+def in_the_tutorial(single: float, plain: float, pipelined: float) -> list[Record]:
+    """What the tutorial compares, by its own code; ours take 100 ms."""
+    cases: list[tuple[dict[str, object], float]] = [
+        ({"strategy": "single device", "split_size": 4}, single),
+        ({"strategy": "model parallel", "split_size": 4, **TEXTBOOK}, plain),
+        ({"strategy": "textbook", "split_size": 1, **TEXTBOOK}, 2 * pipelined),
+        ({"strategy": "textbook", "split_size": 2, **TEXTBOOK}, pipelined),
+    ]
+    ours = [steady(0.1, batch_size=4, **case) for case, _ in cases]
+    return [*ours, *(steady(seconds, metric="printed_time", batch_size=4, **case) for case, seconds in cases)]
+
+
+def test_the_tutorials_own_code_stands_beside_ours_and_what_drawing_takes_is_said(
+    make_result: Callable[..., Result],
+) -> None:
+    result = make_result(in_the_tutorial(0.15, 0.2, 0.125), experiment="pipeline", spec=PIPELINE)
+    said = texts(pipeline, result)
+    assert "model parallelism takes 200 ms, 2.00x (2.00 to 2.00) our time" in said
+    assert "its pipeline at split size 2 takes 125 ms, 1.25x (1.25 to 1.25) our time" in said
+    assert "Drawing and sending a batch takes 50.0 ms of it." in said
+
+
+@pytest.mark.parametrize(
+    ("times", "order"),
+    [
+        ((0.15, 0.2, 0.12), "As in the tutorial, its pipeline at split size 2 is the fastest, and model parallelism"),
+        ((0.15, 0.12, 0.2), "here model parallelism and its pipeline at split size 2 are."),
+        ((0.15, 0.15, 0.12), "cannot all be told apart here."),
+    ],
+)
+def test_the_tutorials_order_is_told_only_where_intervals_allow_it(
+    make_result: Callable[..., Result], times: tuple[float, float, float], order: str
+) -> None:
+    assert order in texts(pipeline, make_result(in_the_tutorial(*times), experiment="pipeline", spec=PIPELINE))

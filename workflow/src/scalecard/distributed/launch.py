@@ -49,8 +49,8 @@ from scalecard.records.redact import anonymous
 from scalecard.time_spent import Activity, spent_on
 
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
-# Seconds in which a launcher, which polls every 0.1 s but may be short of cores, sees a rank that died before those that
-# waited for it, and ends them.
+# Seconds in which a launcher, which polls every 0.1 s but may be short of cores, sees a rank that died before it sees
+# those that waited for it, and ends them.
 HEARD = 5
 # Words in a rank's error that mean that another rank did not answer.
 ABOUT_OTHERS = ("timed out", "timeout", "connection closed", "connection reset", "broken pipe", "remote process exited")

@@ -3,7 +3,8 @@
 ResNet-50 trained one minibatch at a time: on one device; cut after layer2 over two, as in the textbook; and over 2..N
 devices where the cut is balanced. For that every block is timed alone first, and the cut is the one whose slowest stage
 is fastest. Each stage is timed alone too, which shows how long its device is busy. Inputs and targets are created on
-their devices before the clock starts.
+their devices before the clock starts. One device and the textbook's cut are also timed as the tutorial prints them: on
+default streams, and with batches that are drawn on the host while the clock runs (`printed_time`).
 
 The answer would be wrong if the cut network computed something else (every variant is proven against a plain loop in
 float64, with batch normalisation in eval mode, and as it is timed), or if it did not do all of its work (its
@@ -16,7 +17,15 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
-from scalecard.benchmarks.training.cuts import Model, chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
+from scalecard.benchmarks.training.cuts import (
+    Model,
+    as_printed,
+    chosen_cuts,
+    not_cut,
+    resnet50,
+    time_blocks,
+    with_blocks,
+)
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
 from scalecard.hardware.devices import Device, open_devices
@@ -85,11 +94,15 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     for name, cuts in chosen_cuts(spec.model, lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
         variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
-    progress.doing(f"{spec.model}: {', '.join(variant.name for variant in variants)}")
-    timings = time_rounds(variants, devices=devices, rule=spec.measure, energy=True)
+    every = [*variants, *as_printed(variants, devices, references, spec.batches)]
+    progress.doing(f"{spec.model}: {', '.join(variant.name for variant in every)}")
+    found = time_rounds(every, devices=devices, rule=spec.measure, energy=True)
+    timings, in_print = found[: len(variants)], found[len(variants) :]
     for timing in timings:
         cuts = timing.variant.timed_at.cuts
         yield with_blocks(timing.record("step_time"), cuts) if cuts else timing.record("step_time")
+    for timing in in_print:
+        yield timing.record("printed_time")
     yield from not_cut(spec.model, blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings, workload=spec.model)
 

@@ -111,6 +111,11 @@ def curves(shown: Sequence[Point], axes: Axes, *, unit: str, x_unit: str = "", n
     number_axis(axes.yaxis, unit)
 
 
+def ring(axes: Axes, point: Point) -> None:
+    """Mark a point of a curve, such as the best one."""
+    axes.plot([_number(point)], [point.value], "o", ms=11, mfc="none", mec=style.INK, mew=1.0)
+
+
 def _lines(shown: Sequence[Point]) -> dict[str, list[Point]]:
     """By what tells lines apart; each in the order of x."""
     several, found = _several(shown), dict[str, list[Point]]()

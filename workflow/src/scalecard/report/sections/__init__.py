@@ -71,6 +71,8 @@ class Topic(IntEnum):
     PLAYED_PIPELINE = auto()
     PARTITIONS = auto()
     TEXTBOOK_PIPELINE = auto()
+    AS_PRINTED = auto()
+    TUTORIALS_ORDER = auto()
     HYBRID_AVERAGING = auto()
     OTHER_COPIES = auto()
     MISSING_TERMS = auto()

@@ -18,6 +18,8 @@ from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 CUTS = ("after layer2", "balanced")
+# What the tutorial compares, in the order of its bars.
+TUTORIAL = {MODEL_PARALLEL.name: "model parallelism", SINGLE.name: "one device", "textbook": "its pipeline"}
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -99,7 +101,38 @@ def findings(result: Result) -> list[Finding]:
         peaks += f" on the two devices, against {formatting.count_bytes(whole.median)} on one"
         text = f"On top of parameters and inputs a step needs at most {peaks}."
         found.append(Finding(text=text, topic=Topic.STAGE_MEMORY))
+    return [*found, *as_printed(result)]
+
+
+def in_print(result: Result) -> list[tuple[Record, Record]]:
+    """What the tutorial compares, by its own code and by ours; of its pipeline the fastest split size."""
+    found = list[tuple[Record, Record]]()
+    for strategy in TUTORIAL:
+        printed = sorted(result.select("printed_time", strategy=strategy), key=lambda record: record.median)[:1]
+        found += [(one, ours) for one in printed if (ours := result.find("step_time", beside=None, **one.case))]
     return found
+
+
+def as_printed(result: Result) -> Iterator[Finding]:
+    """What the tutorial's own code takes beside ours, and what drawing and sending its inputs takes of that."""
+    pairs = in_print(result)
+    if not pairs:
+        return
+    told = [
+        f"{printed_name(one)} takes {formatting.seconds(one.median)}, {formatting.factor(one.over(ours))} our time"
+        for one, ours in pairs
+    ]
+    text = f"As the tutorial prints it, with inputs drawn while the clock runs, {'; '.join(told)}."
+    for one, ours in pairs:
+        if one.case["strategy"] == SINGLE.name and one.over(ours).verdict == "slower":
+            text += f" Drawing and sending a batch takes {formatting.seconds(one.median - ours.median)} of it."
+    yield Finding(text=text, topic=Topic.AS_PRINTED)
+
+
+def printed_name(record: Record) -> str:
+    """'one device', or 'its pipeline at split size 12'."""
+    name = TUTORIAL[record.text("strategy")]
+    return f"{name} at split size {record.case['split_size']}" if record.case["strategy"] == "textbook" else name
 
 
 def _balance(cut: Record, alone: Sequence[Record], single: Record) -> str:

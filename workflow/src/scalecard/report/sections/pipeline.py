@@ -3,13 +3,15 @@
 Time of one batch on two devices over the split size, the samples of a micro-batch, a panel per platform; lines across
 are one device and plain model parallelism. Dotted is what the bubble leaves two equal stages of one device's time,
 (m + 1)/2m in m micro-batches: large ones leave a large bubble, small ones pay more overhead. Of the library's schedules
-the fastest is drawn. Last: the fastest step of each cut beside its schedule played with the stages' own times, which
-are not equal. Bands and whiskers are 95 % intervals.
+the fastest is drawn; a ring marks the best split size of each. Then the tutorial's two figures by its own code, which
+draws its inputs while the clock runs, and beside them ours. Last: the fastest step of each cut beside its schedule
+played with the stages' own times, which are not equal. Bands and whiskers are 95 % intervals.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,7 +24,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
-from scalecard.report.sections.model_parallel import blocks, cut_name
+from scalecard.report.sections.model_parallel import TUTORIAL, as_printed, blocks, cut_name, in_print, printed_name
 
 CLOSE = 0.05  # how much longer than played a step may take where nothing else binds
 LINES = (SINGLE.name, MODEL_PARALLEL.name)
@@ -31,29 +33,65 @@ TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time over split size, a panel per platform; and steps beside what is played."""
-    figure, (*panels, last) = charts.panels(len(results) + 1)
-    for result, axes in zip(results, panels, strict=True):
-        shown = _times(result)
-        charts.curves(shown, axes, unit="s")
-        sizes = sorted({float(point.x) for point in shown})
+    """Time over split size, a panel per platform; what the tutorial draws; and steps beside what is played."""
+    in_book = any(map(in_print, results))
+    figure, panels = charts.panels(len(results) + (3 if in_book else 1))
+    for result, axes in zip(results, panels, strict=False):
+        sizes = _draw_times(_times(result), axes, "log")
         if sizes:
-            _draw_lines(result, axes, sizes)
-        axes.set(xlabel="split size", ylabel="time of one batch", xscale="log", ylim=(0, None))
+            _draw_lines(result, axes, sizes, "step_time")
+            _draw_bound(result, axes, sizes)
         alone = f"{formatting.model_name(result.spec['model'])} on 2 devices"
         axes.set_title(alone if len(results) == 1 else platforms.platform_label(result))
-        charts.ticks(axes, sizes)
-    charts.bars(_points(results[0]), last, unit="s")
-    last.set(xlabel="time of one batch", ylabel="", title="measured and played")
+    if in_book:
+        _draw_as_printed(results, *panels[-3:-1])
+    charts.bars(_points(results[0]), panels[-1], unit="s")
+    panels[-1].set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
 
 
-def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float]) -> None:
-    """What does not depend on the split size, and the least that the bubble allows."""
+def _draw_times(shown: Sequence[Point], axes: Axes, scale: str) -> list[float]:
+    """Curves over the split sizes, which are returned, each with a ring around its best."""
+    charts.curves(shown, axes, unit="s")
+    for best in by_key(((point.platform, point.series), point) for point in shown).values():
+        charts.ring(axes, min(best, key=lambda point: point.value))
+    sizes = sorted({float(point.x) for point in shown})
+    axes.set(xlabel="split size", ylabel="time of one batch", ylim=(0, None), xscale=scale)
+    if scale == "log":
+        charts.ticks(axes, sizes)
+    return sizes
+
+
+def _draw_as_printed(results: Sequence[Result], over_sizes: Axes, bars: Axes) -> None:
+    """The tutorial's two figures, by its own code: the pipeline over the split size, and the bars of its comparison."""
+    shown = [
+        points.timed(result, record, series="as printed", x=record.integer("split_size"))
+        for result in results
+        for record in result.select("printed_time", strategy="textbook")
+    ]
+    sizes = _draw_times(shown, over_sizes, "linear")
+    if sizes and len(results) == 1:
+        _draw_lines(results[0], over_sizes, sizes, "printed_time")
+    over_sizes.set_title("the tutorial's pipeline, as printed")
+    three = [
+        points.timed(results[0], record, series=series, x=printed_name(printed))
+        for printed, ours in in_print(results[0])
+        for series, record in (("as printed", printed), ("ours", ours))
+    ]
+    charts.bars(three, bars, unit="s")
+    bars.set(xlabel="time of one batch", ylabel="", title="what the tutorial compares")
+
+
+def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float], metric: str) -> None:
+    """What does not depend on the split size."""
     for name in LINES:
-        if record := result.find("step_time", strategy=name):
+        if record := result.find(metric, strategy=name):
             axes.plot(sizes, [record.median] * len(sizes), "--", color=style.INK, linewidth=0.8)
             charts.name_line_end(axes, sizes[-1], record.median, name, style.INK)
+
+
+def _draw_bound(result: Result, axes: Axes, sizes: Sequence[float]) -> None:
+    """The least that the bubble allows."""
     if single := result.find("step_time", strategy=SINGLE.name):
         counts = [math.ceil(result.spec["batch_size"] / size) for size in sizes]
         bound = [single.median * (m + STAGES - 1) / (STAGES * m) for m in counts]
@@ -122,7 +160,8 @@ def findings(result: Result) -> list[Finding]:
     text += _at_the_end(result, best)
     first = Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)
     textbook = _textbook(result, single, split)
-    return [first, *textbook, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
+    printed = [*as_printed(result), *_order(result)]
+    return [first, *textbook, *printed, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
 
 
 def _at_the_end(result: Result, best: Record) -> str:
@@ -223,6 +262,23 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Fi
         if result.emulated:
             text += "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
         yield Finding(text=f"{text}.", topic=Topic.TEXTBOOK_PIPELINE)
+
+
+def _order(result: Result) -> Iterator[Finding]:
+    """Whether the pipeline is the fastest of what the tutorial compares and model parallelism the slowest, as there."""
+    ordered = sorted((printed for printed, _ in in_print(result)), key=lambda record: record.median)
+    if len(ordered) < len(TUTORIAL):
+        return
+    fastest, *_, slowest = map(printed_name, ordered)
+    if any(first.over(second).verdict != "faster" for first, second in pairwise(ordered)):
+        text = "By the tutorial's own code, the three that it compares cannot all be told apart here."
+    elif [record.case["strategy"] for record in ordered] == ["textbook", SINGLE.name, MODEL_PARALLEL.name]:
+        text = f"As in the tutorial, {fastest} is the fastest, and {slowest} the slowest."
+    else:
+        text = (
+            f"In the tutorial the pipeline is fastest and model parallelism slowest; here {fastest} and {slowest} are."
+        )
+    yield Finding(text=text, topic=Topic.TUTORIALS_ORDER)
 
 
 def _ideal(result: Result) -> Iterator[Finding]:
