@@ -51,11 +51,14 @@ def _counts(record: Record) -> dict[str, float]:
 
 def test_hybrid_ranks_average_to_the_single_devices_parameters(machine: Machine) -> None:
     records = run("hybrid", machine, num_devices=4)
-    (averaged,) = [record for record in records if record.case["strategy"] == "hybrid"]
-    assert (averaged.case["ranks"], averaged.case["devices"]) == (2, 4)
-    assert {check.dtype for check in averaged.checks} == {"float64", "float32"}
-    assert proven_on(averaged) == {2, 3}
+    averaged, wrapped = (next(r for r in records if r.case["strategy"] == name) for name in ("hybrid", "DDP"))
+    for record in (averaged, wrapped):
+        assert (record.case["ranks"], record.case["devices"]) == (2, 4)
+        assert {check.dtype for check in record.checks} == {"float64", "float32"}
+        assert proven_on(record) == {2, 3}
     assert _counts(averaged)["all-reduces"] == 2
+    assert _counts(wrapped)["all-reduced bytes"] == _counts(averaged)["all-reduced bytes"] > 0
+    assert wrapped.telemetry[0].rounds_id == averaged.telemetry[0].rounds_id
     assert {r.case["ranks"] for r in records if r.case["strategy"] == "model parallel"} == {1, 2}
 
 

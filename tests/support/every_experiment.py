@@ -206,7 +206,7 @@ def _pipeline(spec: Settings) -> Iterator[Kind]:
 
 def _hybrid(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"image_size": spec["image_size"], "batch_size": spec["batch_size"]}
-    for strategy, ranks in (("model parallel", 1), ("hybrid", 2)):
+    for strategy, ranks in (("model parallel", 1), ("hybrid", 2), ("DDP", 2)):
         yield (
             "step_time",
             {"workload": spec["model"], "strategy": strategy, "ranks": ranks, "devices": 2 * ranks, **shared},

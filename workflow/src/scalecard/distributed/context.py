@@ -15,7 +15,7 @@ from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine, threads_each
 from scalecard.hardware.vendors.runtimes import float32_is_float32
 
-LAZY = "-lazy"  # added to the name of a backend; not in PyTorch 2.11
+LAZY, UNBOUND = "-lazy", "-legacy"  # added to the name of a backend; not in PyTorch 2.11
 
 
 @dataclass(eq=False)
@@ -66,6 +66,16 @@ class RankContext:
         """
         backend = dist.get_default_backend_for_device(device)
         return _joined(dist.new_group(backend=backend, timeout=self.timeout, device_id=_bound(device)))
+
+    def unbound_group(self) -> dist.ProcessGroup:
+        """A further process group of all ranks, for collectives on all devices of each rank.
+
+        NCCL's groups are bound to one device, but for the kind that PyTorch had before.
+        """
+        backend = dist.get_default_backend_for_device(self.device)
+        if dist.is_backend_available(backend + UNBOUND):
+            backend += UNBOUND
+        return _joined(dist.new_group(backend=backend, timeout=self.timeout))
 
     def group_among(self, rows: Iterable[Sequence[int]], *, lazily: bool = False) -> dist.ProcessGroup:
         """A further group of this rank's row, for collectives of its device's tensors; all ranks must ask for all.

@@ -1,19 +1,22 @@
 """What do data and model parallelism bring together?
 
 Each rank drives two devices with ResNet-50 cut after layer2, and the gradients are averaged over the ranks, within a
-node and over nodes. Every rank has its own batch, so ideally a step takes as long as on one rank alone; the same step
-without averaging is timed in the same rounds.
+node and over nodes: by our own all-reduce of each stage after its backward, and by DistributedDataParallel around the
+module on two devices, whose buckets are sent during the backward. Every rank has its own batch, so ideally a step takes
+as long as on one rank alone; the same step without averaging is timed in the same rounds.
 
 The answer would be wrong if the ranks drifted apart (every rank's parameters are compared with a plain loop's on all
 batches together, in float64 with batch normalisation in eval mode and as timed; afterwards they must be the same bit
 for bit on all ranks), or if a rank's waiting were not counted (a sample is the slowest rank's).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
@@ -33,11 +36,12 @@ from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import training
+from scalecard.parallel.as_printed import PrintedModel
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
-from scalecard.parallel.step import state_of
+from scalecard.parallel.step import Step, state_of
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
-from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
+from scalecard.records.strategies import DDP, HYBRID, MODEL_PARALLEL
 from scalecard.workloads.nested import leaves
 from scalecard.workloads.workload import Workload
 
@@ -91,7 +95,7 @@ def _case(spec: Spec, layout: Layout) -> Case:
 
 def _strategies(layout: Layout) -> list[str]:
     """One rank has nothing to average."""
-    return [HYBRID.name, MODEL_PARALLEL.name] if layout.ranks > 1 else [MODEL_PARALLEL.name]
+    return [HYBRID.name, DDP.name, MODEL_PARALLEL.name] if layout.ranks > 1 else [MODEL_PARALLEL.name]
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Iterator[Record]:
@@ -102,14 +106,14 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
 
 
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
-    """A step with averaging and the same without."""
-    groups = [ctx.new_group(device.torch) for device in devices]
+    """A step with averaging, by either way, and the same without."""
+    groups = {HYBRID.name: [ctx.new_group(device.torch) for device in devices], DDP.name: [ctx.unbound_group()]}
     both = (resnet50(spec), resnet50(spec, exact=True))
     workload, small = (replace(each, batch_size=each.batch_size * ctx.world_size) for each in both)  # of all ranks
     references, variants = References(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):
-        averaged = groups if name == HYBRID.name else []
-        build = partial(_subject, ctx, devices, averaged, references)
+        form = _wrapped if name == DDP.name else _staged
+        build = partial(_subject, ctx, devices, partial(form, devices, groups.get(name, ())), references)
         own: Case = {**case, "strategy": name}
         variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=workload))
     return variants
@@ -121,34 +125,60 @@ def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: l
         yield timing.record("step_time")
 
 
-def _subject(
-    ctx: RankContext,
-    devices: list[Device],
-    groups: Sequence[dist.ProcessGroup],
-    references: References,
-    everyone: Workload,
-) -> Subject:
-    """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
-    mine = everyone.of_rank(ctx.rank, ctx.world_size)
+@dataclass(frozen=True)
+class _Form:
+    """A rank's step: the model that it trains, its first stage, and what one step is counted to do."""
+
+    step: Callable[[], object]
+    model: nn.Module
+    first: nn.Module
+    averages: bool
+    counts: Mapping[str, float]
+
+
+def _staged(devices: list[Device], groups: Sequence[dist.ProcessGroup], mine: Workload) -> _Form:
+    """By our own executor; without groups it trains alone on its own batch."""
     cuts = after(mine.name, 2)
     model, stages = cut(mine, cuts)
     executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
     staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
     inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
     received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, cuts, (mine.batch_size,), devices[0].torch)
-    sent = {"all-reduces": len(groups), "all-reduced bytes": sum(p.nbytes for p in model.parameters()) if groups else 0}
-    counts = {"updates": 1, "samples": mine.batch_size, "received bytes": received, **sent}
-    trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)
-    times = references.times(mine)
+    counts = {"received bytes": received, "all-reduces": len(groups)}
+    return _Form(partial(staged.step, inputs, targets), model, stages[0], bool(groups), counts)
+
+
+def _wrapped(devices: list[Device], groups: Sequence[dist.ProcessGroup], mine: Workload) -> _Form:
+    """By DDP around a module on several devices: without device_ids, of which it takes one at most."""
+    model, stages = cut(mine, after(mine.name, 2))
+    module = PrintedModel(stages, [device.torch for device in devices])
+    batch = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
+    step = Step.of(mine, DistributedDataParallel(module, process_group=groups[0]), batch)
+    return _Form(partial(devices[0].submit, step), model, stages[0], True, {})
+
+
+def _subject(
+    ctx: RankContext,
+    devices: list[Device],
+    form: Callable[[Workload], _Form],
+    references: References,
+    everyone: Workload,
+) -> Subject:
+    """This rank's share; one that does not average trains alone on its own batch, and agrees with no other rank."""
+    mine = everyone.of_rank(ctx.rank, ctx.world_size)
+    made = form(mine)
+    trained_on, ranks = (everyone, ctx.world_size) if made.averages else (mine, 1)
+    times, sent = references.times(mine), sum(p.nbytes for p in made.model.parameters()) if made.averages else 0
+    counts = {"updates": 1, "samples": mine.batch_size, "all-reduced bytes": sent, **made.counts}
     return training(
         f"batches of {progress.counted(ranks, 'rank')}",
-        partial(staged.step, inputs, targets),
-        partial(state_of, model),
+        made.step,
+        partial(state_of, made.model),
         references.at(trained_on, (mine.batch_size,) * ranks),
         times=times,
         steps=times,
         devices=devices,
         counts={} if mine.exact else {**counts, **references.counts(mine, (mine.batch_size,))},
-        module=staged.stages[0],
-        agreeing=model.parameters if groups else tuple,
+        module=made.first,
+        agreeing=made.model.parameters if made.averages else tuple,
     )

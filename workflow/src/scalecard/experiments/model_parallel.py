@@ -98,11 +98,11 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     progress.doing(f"{spec.model}: {', '.join(variant.name for variant in every)}")
     found = time_rounds(every, devices=devices, rule=spec.measure, energy=True)
     timings, in_print = found[: len(variants)], found[len(variants) :]
-    for timing in timings:
+    records = [timing.record("step_time") for timing in timings]
+    records += [timing.record("printed_time") for timing in in_print]
+    for timing, record in zip(found, records, strict=True):
         cuts = timing.variant.timed_at.cuts
-        yield with_blocks(timing.record("step_time"), cuts) if cuts else timing.record("step_time")
-    for timing in in_print:
-        yield timing.record("printed_time")
+        yield with_blocks(record, cuts) if cuts else record
     yield from not_cut(spec.model, blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings, workload=spec.model)
 

@@ -74,6 +74,7 @@ class Topic(IntEnum):
     AS_PRINTED = auto()
     TUTORIALS_ORDER = auto()
     HYBRID_AVERAGING = auto()
+    WRAPPED_HYBRID = auto()
     OTHER_COPIES = auto()
     MISSING_TERMS = auto()
     EXCHANGED_BYTES = auto()

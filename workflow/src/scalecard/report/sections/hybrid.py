@@ -1,6 +1,8 @@
 """What do data and model parallelism bring together?
 
-Images per second over the devices used, two per rank, and this platform's ideal line. Bands are 95 % intervals.
+Images per second over the devices used, two per rank, and this platform's ideal line. Bands are 95 % intervals. Also
+timed is DistributedDataParallel around the module that lies on two devices. It takes at most one of `device_ids`:
+several devices per process, as in old tutorials, are gone from PyTorch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,7 @@ from scalecard.analysis.platforms import platform_label
 from scalecard.figures import charts, points
 from scalecard.figures.points import Point
 from scalecard.records.record import Result
-from scalecard.records.strategies import HYBRID, MODEL_PARALLEL
+from scalecard.records.strategies import DDP, HYBRID, MODEL_PARALLEL
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -46,7 +48,7 @@ def _rates(result: Result) -> list[Point]:
 
 
 def findings(result: Result) -> list[Finding]:
-    """Efficiency against one rank, and what averaging costs, within a node and over nodes."""
+    """Efficiency against one rank, what averaging costs, and DDP's way, within a node and over nodes."""
     single = result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=1)
     found = list[Finding]()
     for nodes in formatting.spans(result.select("step_time", strategy=HYBRID.name)):
@@ -64,6 +66,10 @@ def findings(result: Result) -> list[Finding]:
         if without := result.find("step_time", strategy=MODEL_PARALLEL.name, ranks=ranks, nodes=nodes):
             text = formatting.versus(f"A step with averaging{over}", most.over(without), "one without") + "."
             found.append(Finding(text=text, topic=Topic.HYBRID_AVERAGING))
+        if wrapped := result.find("step_time", strategy=DDP.name, ranks=ranks, nodes=nodes):
+            what = f"DistributedDataParallel around the model on two devices{over}"
+            text = formatting.versus(what, wrapped.over(most), "averaging each stage after its backward") + "."
+            found.append(Finding(text=text, topic=Topic.WRAPPED_HYBRID))
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
