@@ -18,6 +18,7 @@ from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Ratio
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 
@@ -107,6 +108,7 @@ def findings(result: Result) -> list[Finding]:
     for nodes in _spans(result):
         for model in result.spec["models"]:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
+        found += _textbooks_claim(result, nodes)
         found += _best_option(result, result.spec["models"][-1], nodes)
     found += [text for model in result.spec["accuracy_models"] for text in _accuracy(result, model)]
     found = found or [text for model in reversed(result.spec["models"]) for text in _wrapping(result, model)]
@@ -141,6 +143,43 @@ def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]
         leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
         topic = leading if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
         yield Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic)
+
+
+def _textbooks_claim(result: Result, nodes: int | None) -> Iterator[Finding]:
+    """Whether ResNet-18 scales better than LeNet, as the textbook says, which computes less beside its exchange.
+
+    By strong scaling of the first and the last model on the most ranks.
+    """
+    models = result.spec["models"]
+    small, large = (_beside_its_exchange(result, model, nodes) for model in (models[0], models[-1]))
+    if small is None or large is None or models[0] == models[-1]:
+        return
+    one, other = map(formatting.model_name, (models[0], models[-1]))
+    (efficiency, share), (better, less) = small, large
+    text = (
+        f"The textbook expects {other} to scale better than {one}, since it computes longer than it exchanges. Here the"
+        f" exchange{formatting.over_nodes(nodes)} takes {formatting.percent(less)} of its computing, {one}'s"
+        f" {formatting.percent(share)}; with strong scaling it is {formatting.percent(better.value)} efficient, {one}"
+        f" {formatting.percent(efficiency.value)}"
+    )
+    ours, theirs = better.interval, efficiency.interval
+    if not (ours and theirs) or max(ours.low, theirs.low) <= min(ours.high, theirs.high):
+        text += ", and the two cannot be told apart."
+    else:
+        text += ": it scales better." if better.value > efficiency.value else ": it does not scale better."
+    yield Finding(text=text, topic=Topic.TEXTBOOKS_CLAIM)
+
+
+def _beside_its_exchange(result: Result, model: str, nodes: int | None) -> tuple[Ratio, float] | None:
+    """A model's efficiency on the most ranks, and what exchanging its gradients takes over computing them."""
+    single = result.find("step_time", workload=model, scaling="strong", devices=1)
+    steps = result.select("step_time", workload=model, scaling="strong", nodes=nodes)
+    most, options = formatting.largest(steps, "devices"), options_of(result, model, nodes)
+    if single is None or not most or most[0] is single or not set(APART) <= set(options):
+        return None
+    _, alone, exchange = (options[name] for name in APART)
+    efficiency = formatting.scaled(formatting.speedup(most[0], single), 1 / most[0].integer("devices"))
+    return efficiency, exchange.median / alone.median
 
 
 def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import MEMORY
 from scalecard.records.record import Record, Result
-from scalecard.records.strategies import DDP, FSDP_GRADIENTS, FSDP_PARAMETERS
+from scalecard.records.strategies import DATA_PARALLEL, DDP, FSDP_GRADIENTS, FSDP_PARAMETERS
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.table import EMPTY, Cell, Table
 
@@ -169,6 +169,33 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
             text = f"{workload}: with the same batch on {most} devices, {slower} take longer than one device."
             yield Finding(text=text, topic=Topic.SLOWER_STRATEGIES)
     yield from _least_memory(result, workload, most)
+    yield from _of_the_tutorials(result, workload, most)
+
+
+def _of_the_tutorials(result: Result, workload: str, devices: int) -> Iterator[Finding]:
+    """What they say: one device that holds the model is the most efficient, and DDP is faster than DataParallel."""
+    single = step_records.single(result, workload)
+    several = [r for r in _all(result, workload) if r.integer("devices") > 1]
+    if single and several:
+        best = max(several, key=lambda step: step_records.rate(step) / step.integer("devices"))
+        work = best.integer("units") / (best.integer("devices") * single.integer("units"))
+        each = formatting.scaled(formatting.speedup(best, single), work)
+        text = (
+            f"{workload}: the most that a device of several trains is {formatting.share(each)} of what one does alone,"
+            f" by {best.text('strategy')} on {best.case['devices']} with {best.text('scaling')} scaling. The tutorials"
+            " say that one is the most efficient if it holds the model"
+        )
+        text += ", and it is." if formatting.inverse(each).verdict == "slower" else "; here that cannot be seen."
+        yield Finding(text=text, topic=Topic.ONE_IS_MOST_EFFICIENT)
+    threads, processes = (
+        result.find("step_time", workload=workload, strategy=kind.name, scaling="strong", devices=devices)
+        for kind in (DATA_PARALLEL, DDP)
+    )
+    if threads and processes:
+        text = formatting.versus(f"{workload}: nn.DataParallel on {devices} devices", threads.over(processes), "DDP")
+        cause = ". Its threads share one interpreter lock and it sends the model in every step; DDP does neither"
+        text += cause if threads.over(processes).verdict == "slower" else ""
+        yield Finding(text=f"{text}.", topic=Topic.THREADS_OR_PROCESSES)
 
 
 def _alone(result: Result, workload: str) -> Iterator[Finding]:
