@@ -3,7 +3,7 @@
 Efficiency over the number of ranks, a panel per model: the share of one rank's samples per second that each rank keeps,
 with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this platform, the time of a
 step with each option over the default's in the same rounds, left of 1 is faster; and test accuracy after each epoch on
-one rank and on the most, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
+each number of ranks, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
 intervals. On one rank alone: the time of a step with DDP beside a plain one.
 """
 
@@ -65,8 +65,8 @@ def _on_one_rank(result: Result) -> list[Point]:
 
 
 def _curves(result: Result, model: str) -> dict[str, Record]:
-    """Accuracies on one rank and, in a node, on the most."""
-    return formatting.on_one_and_most(result.select("accuracy", workload=model, nodes=None), "rank")
+    """Accuracies on every number of ranks that trained, also over nodes."""
+    return formatting.by_devices(result.select("accuracy", workload=model), "rank")
 
 
 def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
@@ -181,8 +181,8 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
-    match [*_curves(result, model).values()]:
-        case [one, most]:
+    match [*formatting.by_devices(result.select("accuracy", workload=model, nodes=None), "rank").values()]:
+        case [one, *_, most] if one.case["devices"] == 1:
             text = f"{formatting.model_name(model)}: {formatting.accuracies(one, most, 'rank')}."
             yield Finding(text=text, topic=Topic.ACCURACY)
 
