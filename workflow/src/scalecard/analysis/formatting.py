@@ -166,9 +166,9 @@ def final(record: Record) -> float:
 
 
 def by_devices(curves: Sequence[Record], kind: str) -> dict[str, Record]:
-    """Those of a sweep by their number of devices, the fewest first: '1 rank', '2 ranks', '16 ranks over 2 nodes'."""
+    """Those of a sweep by their number of devices, the fewest first: '1 rank' and '8 ranks'."""
     ordered = sorted(curves, key=lambda record: record.integer("devices"))
-    return {counted(r.integer("devices"), kind) + over_nodes(r.integer("nodes", 0)): r for r in ordered}
+    return {counted(record.integer("devices"), kind): record for record in ordered}
 
 
 def accuracies(one: Record, most: Record, kind: str) -> str:

@@ -3,7 +3,7 @@
 Left: TFLOP/s of one device over the size of the matrices, with the device's peak where it is near; in the shaded zone
 the host takes nearly all of the time to launch the products. Then, of several devices: the same products on 1..N
 devices, one device after the other and all at once; all at once should take as long as one device alone. Last, what
-each took one by one, which should be alike. Bands are 95 % intervals.
+each takes one by one: by so much the whole takes longer with it. Bands are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
