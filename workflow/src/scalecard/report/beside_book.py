@@ -115,10 +115,15 @@ def _detail(entry: Entry) -> str:
 
 
 def rows(entries: Sequence[Entry], matches: Sequence[Match]) -> Iterator[dict[str, Any]]:
-    """Of the folded table: every entry, with ours if it was measured alike; of a series each value that was."""
-    found = by_key((match.entry.id, match) for match in matches)
+    """Of the folded table: every entry, with ours if it was measured alike; of a series each value that was.
+
+    Where in a source it stands is said once.
+    """
+    found, said = by_key((match.entry.id, match) for match in matches), set[str]()
     for entry in entries:
         pairs = [(match.entry, of(match.entry, match.ours.value)) for match in found.get(entry.id, [])]
         for shown, ours in pairs or [(entry, "")]:
             metric = ", ".join(filter(None, [name(shown.metric), _detail(shown)]))
-            yield {**vars(shown), "metric": metric, "published": of(shown), "ours": ours}
+            where = "" if entry.locator in said else entry.locator
+            said.add(entry.locator)
+            yield {**vars(shown), "metric": metric, "published": of(shown), "ours": ours, "locator": where}

@@ -93,7 +93,7 @@ def findings(result: Result) -> list[Finding]:
 
 def published(result: Result) -> Iterator[Ours]:
     """One device with and without waiting, and its rate; then each one by one, and all at once."""
-    size, products = result.spec["size"], result.spec["products"]
+    size, products = result.spec["size"], result.spec.get("products")
     case: Case = {"dtype": "float32", "size": size, "products": products}
     settings = {"dtype": "float32", "matrix": [size, size], "matmuls_per_run": products}
     single, enqueue = (result.find(metric, mode="single", **case) for metric in ("time", "enqueue_time"))
