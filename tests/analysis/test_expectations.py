@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scalecard.analysis import published_figures
 from scalecard.analysis.limits import Limit, beside_published, rated
-from scalecard.analysis.published_figures import Entry
+from scalecard.analysis.published_figures import Entry, Ours
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Record, Result, Telemetry
@@ -114,20 +114,29 @@ def test_published_figures_are_compared_on_the_same_device(
     gpu: str,
     verdicts: list[str],
 ) -> None:
-    facts = {
-        "value": 1.0,
-        "unit": unit,
-        "gpu": gpu,
-        "gpus": 2,
-        "settings": {},
-        "note": "",
-        "source": "",
-        "locator": "",
-        "url": "",
-    }
-    monkeypatch.setattr(published_figures, "published", lambda experiment: [Entry(id="e", metric="step_time", **facts)])
-    values = {} if ours is None else {"step_time@2": ours, "step_time": 100.0}
-    assert [judgement.verdict for judgement in beside_published(on_gpus(box(GTX, 2), []), values)] == verdicts
+    monkeypatch.setattr(published_figures, "published", lambda experiment: [step_time(1.0, unit, gpu)])
+    values = [] if ours is None else [Ours(metric="step_time", value=each, gpus=n) for n, each in ((1, 100), (2, ours))]
+    found = beside_published(on_gpus(box(GTX, 2), []), published_figures.matches("any", values))
+    assert [judgement.verdict for judgement in found] == verdicts
+
+
+def step_time(value: float, unit: str = "s", gpu: str = GTX.name, **more: Any) -> Entry:
+    """Of two GPUs."""
+    empty = dict.fromkeys(("note", "source", "locator", "url"), "")
+    return Entry(id="e", metric="step_time", value=value, unit=unit, gpu=gpu, gpus=2, settings={}, **empty, **more)
+
+
+def test_as_good_as_the_worst_published_is_normal_and_what_includes_more_is_no_measure(
+    on_gpus: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.3 s are 30 % more than 1 s and 8 % more than 1.2 s; that 2 s were published with a loader says nothing."""
+    published = [step_time(1.0), step_time(1.2, gpu="GeForce GTX 1080Ti"), step_time(2.0, includes=("loader",))]
+    monkeypatch.setattr(published_figures, "published", lambda experiment: published)
+    for seconds, verdict in ((1.3, "normal"), (1.4, "low")):
+        found = published_figures.matches("any", [Ours(metric="step_time", value=seconds, gpus=2)])
+        (judgement,) = beside_published(on_gpus(box(GTX, 2), []), found)
+        assert (judgement.what, judgement.verdict) == ("Step time on 2 GPUs", verdict)
+        assert "published for this device: 1.2 s" in judgement.expectation
 
 
 @pytest.mark.parametrize("board", [H100, A100, GTX])

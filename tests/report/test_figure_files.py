@@ -207,15 +207,20 @@ def drawn(figure: Figure, title: str) -> dict[str, list[float]]:
     return lines
 
 
-def test_the_accuracy_of_ddp_is_drawn_on_one_rank_and_on_the_most_in_a_node(make_result: Make) -> None:
+def test_the_accuracy_of_ddp_is_drawn_on_every_number_of_ranks_and_over_nodes_apart(make_result: Make) -> None:
     case = {"workload": "lenet", "batch_size": 16}
-    records = [accuracy([0.1 * count, 0.2 * count], **case, devices=count) for count in (1, 2, 4)]
+    records = [accuracy([0.1 * count, 0.2 * count], **case, devices=count) for count in (4, 1, 2)]
     records.append(accuracy([0.9, 0.9], **case, devices=8, nodes=2))
     result = make_result(
         records, experiment="ddp", spec={"models": ["lenet"], "accuracy_models": ["lenet", "resnet18"]}
     )
     lines = drawn(ddp.plot([result]), "LeNet: accuracy after each epoch")
-    assert lines == {"1 rank": pytest.approx([0.1, 0.2]), "4 ranks": pytest.approx([0.4, 0.8])}
+    assert list(lines.items()) == [
+        ("1 rank", pytest.approx([0.1, 0.2])),
+        ("2 ranks", pytest.approx([0.2, 0.4])),
+        ("4 ranks", pytest.approx([0.4, 0.8])),
+    ]
+    assert drawn(ddp.plot([result]), "LeNet: accuracy over 2 nodes") == {"8 ranks": [0.9, 0.9]}
     said = "LeNet: Test accuracy after 2 epochs is 0.200 on one rank and 0.800 on 4, on synthetic images."
     assert said in [finding.text for finding in ddp.findings(result)]
 
@@ -228,7 +233,7 @@ def test_on_one_device_all_settings_of_dp_concise_share_a_panel(make_result: Mak
     assert list(lines) == ["batch 16, lr 0.1", "batch 32, lr 0.1"]
     several = [accuracy([0.5, 0.6], devices=count, **settings[0]) for count in (1, 2, 4)]
     made = make_result(several, experiment="dp_concise", spec=spec)
-    assert list(drawn(dp_concise.plot([made]), "batch 16, lr 0.1")) == ["1 device", "4 devices"]
+    assert list(drawn(dp_concise.plot([made]), "batch 16, lr 0.1")) == ["1 device", "2 devices", "4 devices"]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis import step_records, tuning_results
-from scalecard.records.axes import Case, combination
+from scalecard.records.axes import Case, combination, rungs_of
 from scalecard.records.record import Count, Record, Result, Telemetry
+from scalecard.report.section import Section
 from scalecard.report.sections import by_topic, tuning
 
 SPEC = {
@@ -128,7 +129,7 @@ def test_epochs_and_what_they_do_to_the_accuracy(result: Result) -> None:
     """Twice the standard error of 10,000 images at 0.91 and 0.92: 2 (0.0819 / 10^4 + 0.0736 / 10^4)^0.5 = 0.008."""
     epochs = []
     for on, seconds, accuracy in (((), 4.0, 0.92), (("bf16", "compile"), 0.8, 0.91)):
-        case: Case = {"workload": "resnet18", "devices": 1, **placed(on), "batch_size": 256, "lr": 0.1}
+        case: Case = {"workload": "resnet18", "devices": 1, **placed(on), "batch_size": 256, "lr": 0.1, "data": "any"}
         epochs += [
             Record(case=case, metric="epoch_time", unit="s", samples=[[seconds] * 10]),
             Record(case=case, metric="accuracy", unit="fraction", samples=[[0.5, accuracy]]),
@@ -137,9 +138,26 @@ def test_epochs_and_what_they_do_to_the_accuracy(result: Result) -> None:
     first = by_topic(tuning.findings(made))[0].text
     assert "An epoch of resnet18 takes 800 ms (800 ms to 800 ms) with bf16 + compile, and 4 s" in first
     assert first.endswith("after 2 epochs the test accuracy is 0.910 instead of 0.920 (give or take 0.008).")
-    assert tuning.published(made) == {"sec_per_epoch@1": 0.8, "test_accuracy@1": 0.91}
-    assert tuning.published(replace(made, spec={**SPEC, "train_images": 100})) == {}
     assert len(tuning.plot([made]).axes) == 4
+
+
+def test_the_textbooks_float32_stands_beside_ours_in_float32_alone(result: Result) -> None:
+    epochs = []
+    for rungs, seconds, accuracy in ((("bf16",), 0.8, 0.90), (("tf32",), 1.0, 0.89), ((), 4.0, 0.92)):
+        case: Case = {"workload": "resnet18", "devices": 1, **placed(rungs), "batch_size": 256, "lr": 0.1}
+        case["data"] = "fashion-mnist"
+        epochs += [
+            Record(case=case, metric="epoch_time", unit="s", samples=[[seconds] * 10]),
+            Record(case=case, metric="accuracy", unit="fraction", samples=[[0.5] * 9 + [accuracy]]),
+        ]
+    made = replace(result, records=[*result.records, *epochs])
+    assert Section.of(made).beside_the_book.texts == [
+        ["Time of an epoch", "1 GPU", "12.2 s", "4 s"],
+        ["Test accuracy", "1 GPU", "91 %", "92 %"],
+    ]
+    rounded = [record for record in made.records if record.metric != "epoch_time" or rungs_of(record.case)]
+    assert not [row for row in Section.of(replace(made, records=rounded)).beside_the_book.texts if "epoch" in row[0]]
+    assert Section.of(replace(made, spec={**SPEC, "train_images": 100})).beside_the_book.texts == []
 
 
 def test_the_table_has_a_row_for_every_combination(result: Result) -> None:

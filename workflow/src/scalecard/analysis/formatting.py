@@ -165,10 +165,10 @@ def final(record: Record) -> float:
     return statistics.median(samples[-1] for samples in record.samples)
 
 
-def on_one_and_most(curves: Sequence[Record], kind: str) -> dict[str, Record]:
-    """Those on one device and on the most, which may be one, by their number: '1 rank' and '8 ranks'."""
-    ends = [record for record in curves if record.case["devices"] == 1] + largest(curves, "devices")
-    return {counted(record.integer("devices"), kind): record for record in ends}
+def by_devices(curves: Sequence[Record], kind: str) -> dict[str, Record]:
+    """Those of a sweep by their number of devices, the fewest first: '1 rank' and '8 ranks'."""
+    ordered = sorted(curves, key=lambda record: record.integer("devices"))
+    return {counted(record.integer("devices"), kind): record for record in ordered}
 
 
 def accuracies(one: Record, most: Record, kind: str) -> str:

@@ -7,12 +7,14 @@ A section whose rates have a limit offers `judge(result)`, which yields judgemen
 limit, and times with those published for this device.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scalecard.analysis import formatting, published_figures
 from scalecard.analysis.platforms import device_name
-from scalecard.analysis.published_figures import Entry, GpuSpec
+from scalecard.analysis.published_figures import GpuSpec, Match
+from scalecard.progress import counted
+from scalecard.records.axes import IN_BYTES
 from scalecard.records.record import GpuState, Record, Result
 
 # One-way GB/s per lane, line rate less encoding: PCI-SIG, generations 1 to 6.
@@ -313,21 +315,23 @@ def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
     )
 
 
-def beside_published(result: Result, ours: Mapping[str, float]) -> Iterator[Judgement]:
-    """Our values compared with strict published figures of the same device, for metrics measured alike."""
-    for entry in published_figures.published(result.experiment):
-        value = ours_beside(entry, ours)
-        if entry.gpu != device_name(result) or value is None or not entry.value or entry.unit not in DIRECTION:
-            continue
-        worse = (value / entry.value) ** DIRECTION[entry.unit] - 1
+def beside_published(result: Result, matches: Sequence[Match]) -> Iterator[Judgement]:
+    """Our values compared with those published of the same device; as good as the worst of these is normal.
+
+    A time that includes more than ours is no measure of it.
+    """
+    device = device_name(result)
+    same = [match for match in matches if published_figures.is_same_card(device, match.entry.gpu) and not match.besides]
+    able = [match for match in same if match.entry.unit in DIRECTION and match.entry.value]
+    for ours in {id(match.ours): match.ours for match in able}.values():
+        own = [match.entry for match in able if match.ours is ours]
+        entry = max(own, key=lambda each: DIRECTION[each.unit] * each.value)
+        worse = (ours.value / entry.value) ** DIRECTION[entry.unit] - 1
+        size = {axis: value for axis, value in ours.settings.items() if axis in IN_BYTES}
+        where = ", ".join(filter(None, [f"on {counted(entry.gpus, 'GPU')}", formatting.case(size)]))
         yield Judgement(
-            what=entry.metric.replace("_", " ").capitalize(),
-            value=f"{formatting.number(value)} {entry.unit}",
+            what=f"{formatting.spaced(entry.metric).capitalize()} {where}",
+            value=f"{formatting.number(ours.value)} {entry.unit}",
             expectation=f"published for this device: {formatting.number(entry.value)} {entry.unit} ({entry.source})",
             verdict="low" if worse > PUBLISHED else "normal",
         )
-
-
-def ours_beside(entry: Entry, ours: Mapping[str, float]) -> float | None:
-    """Our value of an entry's metric: for its number of GPUs ('metric@2') if the section distinguishes them."""
-    return ours.get(f"{entry.metric}@{entry.gpus}", ours.get(entry.metric))

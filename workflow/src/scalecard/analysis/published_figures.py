@@ -1,30 +1,87 @@
-"""Published figures and vendors' peak rates, with which the measured numbers are compared."""
+"""Published figures, which of our values was measured like each of them, and vendors' peak rates."""
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 FOLDER = Path(__file__).parents[3] / "reference"
 
 
+Part = Literal["loader", "synchronisation", "inputs"]  # of a published time, besides the work itself
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A figure that somebody else measured on the same workload."""
+    """A figure that somebody else measured on the same workload.
+
+    `is_textbooks`: of one of the texts that the experiments follow. `includes`: what its time has besides the work.
+    `series`: values over the setting `over`, of which `value` is one.
+    """
 
     id: str
     metric: str
     value: float
     unit: str
     gpu: str | None
-    gpus: int | None
+    gpus: int
     settings: dict[str, Any]
     note: str
     source: str
     locator: str
     url: str
+    is_textbooks: bool = False
+    includes: Sequence[Part] = ()
+    over: str = ""
+    series: Sequence[tuple[int, float]] = ()
+
+    @property
+    def points(self) -> Iterator["Entry"]:
+        """The entry itself, or one for each value of its series."""
+        if not self.series:
+            yield self
+        for at, value in self.series:
+            yield replace(self, value=value, settings={**self.settings, self.over: at})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ours:
+    """Our value of a published metric, with the settings that matter to it, named as in published.yaml.
+
+    A rate of the hardware itself is told with its `gpu`, because it is compared with the same card's alone. `includes`
+    is as of an entry: a case that is timed as the textbook prints it has what the textbook's time has.
+    """
+
+    metric: str
+    value: float
+    gpus: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    gpu: str | None = None
+    includes: Sequence[Part] = ()
+
+    def is_like(self, entry: Entry) -> bool:
+        """Whether the entry states nothing that was otherwise here."""
+        return (
+            (self.metric, self.gpus) == (entry.metric, entry.gpus)
+            and all(entry.settings.get(name, value) == value for name, value in self.settings.items())
+            and (self.gpu is None or is_same_card(self.gpu, entry.gpu))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A published figure, or one of its series, and ours that was measured alike."""
+
+    entry: Entry
+    ours: Ours
+
+    @property
+    def besides(self) -> list[Part]:
+        """What the published time includes and ours does not."""
+        return [part for part in self.entry.includes if part not in self.ours.includes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +124,35 @@ def published(experiment: str) -> list[Entry]:
     return [
         Entry(
             **{key: entry[key] for key in ("id", "metric", "value", "unit", "gpu", "gpus", "settings")},
+            **{key: entry[key] for key in ("includes", "over", "series") if key in entry},
             note=entry.get("note", ""),
             source=(source := data["sources"][entry["source"]])["title"],
             locator=source["locator"],
             url=source["url"],
+            is_textbooks=source.get("textbook", False),
         )
         for entry in own
         if entry.get("comparability", "strict") == "strict"
     ]
+
+
+def matches(experiment: str, ours: Sequence[Ours]) -> list[Match]:
+    """Each entry, or value of its series, beside ours that was measured alike.
+
+    Of several of ours that which lacks the least of what the published time includes, so a case that was timed as
+    printed comes before the others; then the first.
+    """
+    found = []
+    for entry in (point for each in published(experiment) for point in each.points):
+        alike = [Match(entry=entry, ours=each) for each in ours if each.is_like(entry)]
+        found += sorted(alike, key=lambda match: len(match.besides))[:1]
+    return found
+
+
+def is_same_card(name: str, other: str | None) -> bool:
+    """Whether two names are a card's, as its driver prints it or as others write it."""
+    known, also = (gpu_spec(each or "") for each in (name, other))
+    return name == other or (known is not None and also is not None and known.name == also.name)
 
 
 def chapters(experiment: str) -> list[dict[str, str]]:

@@ -10,14 +10,15 @@ from typing import Any
 
 from scalecard.analysis import formatting, limits, platforms, provenance, published_figures
 from scalecard.analysis.limits import Judgement
-from scalecard.progress import counted
+from scalecard.analysis.published_figures import Match, Ours
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import by_key, record_table, sections
+from scalecard.report import beside_book, by_key, record_table, sections
 from scalecard.report.record_table import Proof, Row, proofs
 from scalecard.report.sections import Finding
 from scalecard.report.table import Table
 
+SYNTHETIC = "synthetic"  # images, by their name in a case
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
@@ -28,7 +29,8 @@ class Section:
     result: Result
     findings: list[Finding]
     judgements: list[Judgement]
-    ours: dict[str, float]
+    ours: list[Ours]
+    matches: list[Match]
     rows: dict[str, Row]
     absent: list[dict[str, Any]]
     proofs: list[Proof]
@@ -41,13 +43,15 @@ class Section:
     def of(cls, result: Result) -> "Section":
         """Compute everything that the report says about a result."""
         module = sections.load(result.experiment)
-        ours = module.published(result) if hasattr(module, "published") else {}
+        ours = list(module.published(result)) if hasattr(module, "published") else []
+        matches = published_figures.matches(result.experiment, ours)
         rates = module.judge(result) if hasattr(module, "judge") and not result.emulated else []
         return cls(
             result=result,
             findings=module.findings(result),
-            judgements=[*rates, *limits.beside_published(result, ours)],
+            judgements=[*rates, *limits.beside_published(result, matches)],
             ours=ours,
+            matches=matches,
             rows=record_table.rows(result),
             absent=record_table.absent(result),
             proofs=proofs(result),
@@ -72,32 +76,23 @@ class Section:
     @property
     def published(self) -> dict[str, Any]:
         """Published figures next to ours; accuracies are left out if the images were synthetic."""
-        synthetic = any(record.case.get("data") == "synthetic" for record in self.result.records)
         entries = published_figures.published(self.name)
-        shown = [entry for entry in entries if not (synthetic and entry.metric == "test_accuracy")]
+        shown = [entry for entry in entries if not (self._is_synthetic and entry.metric == "test_accuracy")]
         return {
-            "entries": [{**asdict(entry), "ours": limits.ours_beside(entry, self.ours)} for entry in shown],
+            "entries": list(beside_book.rows(shown, self.matches)),
             "hidden_accuracies": len(entries) - len(shown),
-            "same_workload": bool(self.ours),
+            "same_workload": bool(self.matches),
         }
 
     @property
-    def beside_the_book(self) -> list[str]:
-        """A published value of each metric that we measured alike, and ours."""
-        told: dict[str, str] = {}
-        for entry in published_figures.published(self.name):
-            ours = limits.ours_beside(entry, self.ours)
-            if ours is not None and entry.metric not in told:
-                gpus = (
-                    f"{entry.gpus or 1} x {entry.gpu}"
-                    if entry.gpu
-                    else f"{counted(entry.gpus or 1, 'GPU')}, not stated which"
-                )
-                unit = "share" if entry.unit == "fraction" else entry.unit
-                published, here = (formatting.of(value, unit) for value in (entry.value, ours))
-                name = entry.metric.replace("_", " ").capitalize()
-                told[entry.metric] = f"{name}: published is {published} ({gpus}), you got {here}."
-        return list(told.values())
+    def _is_synthetic(self) -> bool:
+        return any(record.case.get("data") == SYNTHETIC for record in self.result.records)
+
+    @property
+    def beside_the_book(self) -> Table:
+        """Published values of each metric that we measured alike, and ours."""
+        device, hidden = platforms.device_name(self.result), bool(self.published["hidden_accuracies"])
+        return beside_book.table(self.name, self.matches, device, hidden=hidden)
 
     @property
     def scale_notes(self) -> list[str]:
@@ -106,7 +101,7 @@ class Section:
         images = self.result.spec.get("train_images")
         if images:
             notes.append(f"Only {images} images were trained on here: accuracies and epochs are of this small set.")
-        elif published_figures.published(self.name) and not self.ours:
+        elif published_figures.published(self.name) and not self.matches and not any(one.gpu for one in self.ours):
             notes.append("The sizes are not those of the publications, so their numbers are not shown beside these.")
         return notes
 

@@ -2,10 +2,10 @@
 
 A docstring (its first line is the section's title, the rest says how to read the figure), `plot(results) -> Figure` for
 one experiment's results, the current platform's first, and for one result `findings(result) -> list[Finding]` and
-`nightly(result) -> Iterator[Number]`, what to follow from night to night. A module may also offer `published(result)`,
-our values of the published metrics if the workload is the same, `judge(result)`, its rates beside the hardware's
-limits, `tiles(result)`, a verdict and a number for each part of the machine, `topology(result)`, how its GPUs are
-linked, and `overview(result)`, one table of everything. No torch here.
+`nightly(result) -> Iterator[Number]`, what to follow from night to night. A module may also offer `published(result)
+-> Iterator[Ours]`, our values of the published metrics with their settings, `judge(result)`, its rates beside the
+hardware's limits, `tiles(result)`, a verdict and a number for each part of the machine, `topology(result)`, how its
+GPUs are linked, and `overview(result)`, one table of everything. No torch here.
 """
 
 import sys
@@ -15,8 +15,12 @@ from enum import IntEnum, auto
 from types import ModuleType
 
 from scalecard.analysis import formatting, limits
+from scalecard.analysis.published_figures import Ours
+from scalecard.records.axes import BASELINE, DTYPES
 from scalecard.records.record import Record, Result
 from scalecard.report import toc
+
+TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # of Fashion-MNIST
 
 
 class Topic(IntEnum):
@@ -67,6 +71,7 @@ class Topic(IntEnum):
     TUNED_SCALING = auto()
     TO_AVOID = auto()
     OTHER_PRODUCTS = auto()
+    ONE_BY_ONE = auto()
     DEFAULTS = auto()
     UNSURE_TERM = auto()
     OTHER_DDP_SCALING = auto()
@@ -152,6 +157,25 @@ def bus_bandwidths(records: Sequence[Record]) -> Iterator[Number]:
             label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"
             amount = limits.bus_bandwidth(record) * record.median
             yield Number(label=label, record=record, amount=amount, unit="GB/s")
+
+
+def published_epochs(result: Result) -> Iterator[Ours]:
+    """Our epochs and the accuracies that they ended with, as the textbooks print them.
+
+    A time holds for any images, an accuracy for these alone. A case that is timed as the textbook prints it, with its
+    own loader, gives the same metric with what it `includes`, and is then what stands beside the textbook's.
+    """
+    for metric, name in (("epoch_time", "sec_per_epoch"), ("accuracy", "test_accuracy")):
+        for record in result.select(metric):
+            settings = {axis: record.case.get(axis) for axis in ("batch_size", "lr")}
+            settings["train_images"] = result.spec.get("train_images") or TRAIN_IMAGES
+            settings["precision"] = next((rung for rung in DTYPES if rung in record.case), BASELINE)
+            value = record.median
+            if metric == "accuracy":
+                value = formatting.final(record)
+                settings |= {"epochs": len(record.samples[0]), "data": record.case["data"]}
+                settings["test_images"] = result.spec.get("test_images") or TEST_IMAGES
+            yield Ours(metric=name, value=value, gpus=record.integer("devices", 1), settings=settings)
 
 
 def by_topic(findings: Sequence[Finding]) -> list[Finding]:

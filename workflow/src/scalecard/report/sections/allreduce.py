@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits
+from scalecard.analysis import formatting, limits, platforms
 from scalecard.analysis.limits import Judgement, rated
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
@@ -18,6 +19,7 @@ from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, no
 
 LIBRARY = "torch.distributed"
 SMALL = 2**20  # bytes up to which latency is drawn
+LARGE = 2**26  # bytes from which a rate tells of the link
 IN_THE_SWITCH = (
     "above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the bus bandwidth"
     " formula counts"
@@ -88,6 +90,17 @@ def judge(result: Result) -> Iterator[Judgement]:
             yield Judgement(what=what, value=value, expectation=IN_THE_SWITCH, verdict="above the wire")
         elif limit:
             yield rated(what, rate, limit, "GB/s")
+
+
+def published(result: Result) -> Iterator[Ours]:
+    """The library's bus bandwidth of large sizes within a node, beside the same card's."""
+    card = platforms.device_name(result)
+    records = result.select("time", algorithm=LIBRARY, nodes=None)
+    for record in sorted(records, key=_size, reverse=True):  # what states no size is of the largest
+        if _size(record) >= LARGE:
+            count, settings = record.integer("devices"), {"bytes": _size(record)}
+            rate = limits.bus_bandwidth(record)
+            yield Ours(metric="bus_bandwidth", value=rate, gpus=count, settings=settings, gpu=card)
 
 
 def _best(result: Result, records: list[Record], nodes: int | None) -> Finding:

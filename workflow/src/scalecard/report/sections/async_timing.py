@@ -1,9 +1,9 @@
 """How long does work take, and how long does launching it take?
 
 Left: TFLOP/s of one device over the size of the matrices, with the device's peak where it is near; in the shaded zone
-the host takes nearly all of the time to launch the products. Right, of several devices: the same products on 1..N
-devices, one device after the other and all at once; all at once should take as long as one device alone. Bands are 95 %
-intervals.
+the host takes nearly all of the time to launch the products. Then, of several devices: the same products on 1..N
+devices, one device after the other and all at once; all at once should take as long as one device alone. Last, what
+each takes one by one: by so much the whole takes longer with it. Bands are 95 % intervals.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits
+from scalecard.analysis import formatting, limits, platforms
 from scalecard.analysis.limits import Judgement, rated
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import Case
@@ -28,18 +29,29 @@ LAUNCHING = 0.9  # of the whole time
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """TFLOP/s over matrix size; time over devices by mode."""
+    """TFLOP/s over matrix size; time over devices by mode; time of each device."""
     timed = [record for mode in MODES for record in results[0].select("time", mode=mode)]
     modes = [points.timed(results[0], r, series=r.text("mode"), x=r.integer("devices")) for r in timed]
     counts = sorted({float(point.x) for point in modes})
-    figure, panels = charts.panels(1 + (len(counts) > 1))
+    figure, panels = charts.panels(3 if len(counts) > 1 else 1)
     _draw_rates(results, panels[0])
     panels[0].set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
     charts.ticks(panels[0], sorted(results[0].spec["sizes"]))
     panels[0].set_ylim(bottom=0)
     if len(counts) > 1:
         _draw_modes(modes, counts, panels[1])
+        _draw_each(results[0], panels[2])
     return figure
+
+
+def _draw_each(result: Result, axes: Axes) -> None:
+    platform = platforms.platform_label(result)
+    shown = [
+        Point(series="", x=_named(devices), value=seconds, interval=None, samples=None, platform=platform)
+        for devices, seconds in _one_by_one(result).items()
+    ]
+    charts.bars(shown, axes, unit="s")
+    axes.set(xlabel="time", ylabel="", title="each device, one by one")
 
 
 def _draw_modes(modes: Sequence[Point], counts: Sequence[float], axes: Axes) -> None:
@@ -79,18 +91,46 @@ def findings(result: Result) -> list[Finding]:
     return [*_rates(result), *_enqueue(result), *_concurrency(result)]
 
 
-def published(result: Result) -> dict[str, float]:
-    """Our values of the published metrics, if the workload is the same: 50 products of 4000 x 4000."""
-    case: Case = {"dtype": "float32", "size": 4000, "products": 50}
-    ours = {
-        "time_with_sync": result.find("time", mode="single", **case),
-        "time_without_sync": result.find("enqueue_time", mode="single", **case),
-        "time_gpu1_alone": result.find("time", mode="serial", devices=1, **case),
-        "time_two_gpus_concurrent": result.find("time", mode="concurrent", devices=2, **case),
-        "time_all_gpus_serial": result.find("time", mode="serial", devices=4, **case),
-        "time_all_gpus_concurrent": result.find("time", mode="concurrent", devices=4, **case),
-    }
-    return {metric: record.median for metric, record in ours.items() if record}
+def published(result: Result) -> Iterator[Ours]:
+    """One device with and without waiting, and its rate; then each one by one, and all at once."""
+    size, products = result.spec["size"], result.spec.get("products")
+    case: Case = {"dtype": "float32", "size": size, "products": products}
+    settings = {"dtype": "float32", "matrix": [size, size], "matmuls_per_run": products}
+    single, enqueue = (result.find(metric, mode="single", **case) for metric in ("time", "enqueue_time"))
+    if single and enqueue:
+        yield Ours(metric="time_with_sync", value=single.median, settings=settings)
+        yield Ours(metric="time_without_sync", value=enqueue.median, settings=settings)
+        yield Ours(metric="fp32_matmul_throughput", value=limits.product_rate(single), settings=settings)
+    alone = [seconds for devices, seconds in _one_by_one(result).items() for _ in devices]
+    for metric, seconds in zip(("time_gpu1_alone", "time_gpu2_alone"), alone, strict=False):
+        yield Ours(metric=metric, value=seconds, settings=settings)
+    for serial in result.select("time", mode="serial", **case):
+        count = serial.integer("devices")
+        concurrent = result.find("time", mode="concurrent", devices=count, **case)
+        for device, seconds in enumerate(alone[:count]):
+            own = settings | {"device": f"cuda:{device}"}
+            yield Ours(metric="time_per_gpu_serial", value=seconds, gpus=count, settings=own)
+        found = {"time_all_gpus_serial": serial.median}
+        if concurrent:
+            found |= dict.fromkeys(("time_two_gpus_concurrent", "time_all_gpus_concurrent"), concurrent.median)
+            found["concurrent_speedup"] = serial.median / concurrent.median
+        for metric, value in found.items():
+            yield Ours(metric=metric, value=value, gpus=count, settings=settings)
+
+
+def _one_by_one(result: Result) -> dict[range, float]:
+    """Seconds of a device of those that were added from one number to the next, by which the whole takes longer."""
+    found, before, seconds = dict[range, float](), 0, 0.0
+    for record in sorted(result.select("time", mode="serial"), key=lambda record: record.integer("devices")):
+        count = record.integer("devices")
+        found[range(before, count)] = (record.median - seconds) / (count - before)
+        before, seconds = count, record.median
+    return found
+
+
+def _named(devices: range) -> str:
+    """'device 0', 'each of 2 to 3'."""
+    return f"device {devices[0]}" if len(devices) == 1 else f"each of {devices[0]} to {devices[-1]}"
 
 
 def judge(result: Result) -> Iterator[Judgement]:
@@ -143,6 +183,8 @@ def _concurrency(result: Result) -> Iterator[Finding]:
                 f" by one; ideal is {count}x."
             )
             yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)
+            each = ", ".join(f"{_named(own)} {formatting.seconds(one)}" for own, one in _one_by_one(result).items())
+            yield Finding(text=f"One by one, the same products take {each}.", topic=Topic.ONE_BY_ONE)
 
 
 def nightly(result: Result) -> Iterator[Number]:

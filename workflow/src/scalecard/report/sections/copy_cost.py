@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, limits
 from scalecard.analysis.limits import Judgement, rated
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
 from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
@@ -108,17 +109,26 @@ def findings(result: Result) -> list[Finding]:
     return found
 
 
-def published(result: Result) -> dict[str, float]:
-    """Our values of the published metrics, if the workload is the same: 50 results of 4000 x 4000."""
-    if (result.spec["size"], result.spec["products"]) != (4000, 50):
-        return {}
-    steps = {
-        "time_compute_only": "compute",
-        "time_copy_after_compute": "copy",
-        "time_compute_and_copy_nonblocking": "non-blocking",
+def published(result: Result) -> Iterator[Ours]:
+    """The textbook's three steps, the rate of the copies, and what the third gains over the first two."""
+    size, products = result.spec["size"], result.spec["products"]
+    settings = {"matrix": [size, size], "matmuls_per_run": products}
+    names = {
+        "compute": "time_compute_only",
+        "copy": "time_copy_after_compute",
+        "non-blocking": "time_compute_and_copy_nonblocking",
     }
-    ours = {metric: result.find("time", part="textbook", step=step) for metric, step in steps.items()}
-    return {metric: record.median for metric, record in ours.items() if record}
+    found = {step: result.find("time", part="textbook", step=step) for step in names}
+    for step, record in found.items():
+        if record:
+            yield Ours(metric=names[step], value=record.median, settings=settings)
+    compute, copy, both = found.values()
+    if copy:
+        moved = 4 * size**2 * products
+        yield Ours(metric="d2h_bandwidth_implied", value=moved / copy.median / 1e9, settings=settings)
+    if compute and copy and both:
+        gain = (compute.median + copy.median) / both.median
+        yield Ours(metric="sequential_over_overlapped", value=gain, settings=settings)
 
 
 def judge(result: Result) -> Iterator[Judgement]:

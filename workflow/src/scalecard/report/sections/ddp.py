@@ -3,7 +3,7 @@
 Efficiency over the number of ranks, a panel per model: the share of one rank's samples per second that each rank keeps,
 with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this platform, the time of a
 step with each option over the default's in the same rounds, left of 1 is faster; and test accuracy after each epoch on
-one rank and on the most, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
+each number of ranks, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
 intervals. On one rank alone: the time of a step with DDP beside a plain one.
 """
 
@@ -25,7 +25,7 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 def plot(results: Sequence[Result]) -> Figure:
     """Efficiency by ranks, a panel per model, and relative step time by option; accuracy by epoch."""
     models = results[0].spec["models"]
-    trained = {model: curves for model in results[0].spec["accuracy_models"] if (curves := _curves(results[0], model))}
+    trained = _trained(results[0])
     several = any(record.case["devices"] != 1 for result in results for record in result.select("step_time"))
     figure, panels = charts.panels((len(models) + 1 if several else 1) + len(trained))
     epochs = panels[len(panels) - len(trained) :]
@@ -34,9 +34,9 @@ def plot(results: Sequence[Result]) -> Figure:
     else:
         charts.bars([point for result in results for point in _on_one_rank(result)], panels[0], unit="s")
         panels[0].set(xlabel="time of a step", ylabel="", title="on one rank")
-    for (model, curves), axes in zip(trained.items(), epochs, strict=True):
+    for (title, curves), axes in zip(trained.items(), epochs, strict=True):
         charts.accuracies(results[0], curves, axes)
-        axes.set(title=f"{formatting.model_name(model)}: accuracy after each epoch")
+        axes.set(title=title)
     return figure
 
 
@@ -65,9 +65,18 @@ def _on_one_rank(result: Result) -> list[Point]:
     ]
 
 
-def _curves(result: Result, model: str) -> dict[str, Record]:
-    """Accuracies on one rank and, in a node, on the most."""
-    return formatting.on_one_and_most(result.select("accuracy", workload=model, nodes=None), "rank")
+def _trained(result: Result) -> dict[str, dict[str, Record]]:
+    """Accuracies on every number of ranks, by the titles of their panels: those over nodes have their own."""
+    curves, found = result.select("accuracy"), dict[str, dict[str, Record]]()
+    for model, nodes in product(result.spec["accuracy_models"], formatting.spans(curves)):
+        when = formatting.over_nodes(nodes) or " after each epoch"
+        if own := _curves(result, model, nodes):
+            found[f"{formatting.model_name(model)}: accuracy{when}"] = own
+    return found
+
+
+def _curves(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
+    return formatting.by_devices(result.select("accuracy", workload=model, nodes=nodes), "rank")
 
 
 def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
@@ -220,8 +229,8 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
-    match [*_curves(result, model).values()]:
-        case [one, most]:
+    match [*_curves(result, model, None).values()]:
+        case [one, *_, most] if one.case["devices"] == 1:
             text = f"{formatting.model_name(model)}: {formatting.accuracies(one, most, 'rank')}."
             yield Finding(text=text, topic=Topic.ACCURACY)
 

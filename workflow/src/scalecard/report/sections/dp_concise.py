@@ -1,21 +1,26 @@
 """What does nn.DataParallel bring, and is it the devices that cost the textbook's pair its accuracy?
 
 First: the time of an epoch for every batch size (beside other platforms the first) and number of devices. Then test
-accuracy after each epoch on one device and on the most, a panel for each batch size and learning rate; on one device
+accuracy after each epoch on each number of devices, a panel for each batch size and learning rate; on one device
 alone, all of them in one. The textbook's pair changes batch, learning rate and devices together; here each is changed
 alone.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import TEST_IMAGES, TRAIN_IMAGES, Finding, Number, Topic, not_measured, published_epochs
+
+# The textbook's: on one device, and on two.
+PAIR: tuple[Case, Case] = ({"batch_size": 256, "lr": 0.1}, {"batch_size": 512, "lr": 0.2})
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -43,7 +48,7 @@ def _curves(result: Result) -> dict[str, dict[str, Record]]:
     settings = by_key((f"batch {r.case['batch_size']}, lr {r.case['lr']:g}", r) for r in result.select("accuracy"))
     if settings and all(len(own) == 1 for own in settings.values()):
         return {"accuracy on one device": {setting: curve for setting, (curve,) in settings.items()}}
-    return {setting: formatting.on_one_and_most(own, "device") for setting, own in settings.items()}
+    return {setting: formatting.by_devices(own, "device") for setting, own in settings.items()}
 
 
 def findings(result: Result) -> list[Finding]:
@@ -63,7 +68,7 @@ def _speed(result: Result) -> Iterator[Finding]:
         return
     most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
     if most is single:
-        rate = f"{(result.spec['train_images'] or 60_000) / single.median:.4g} images/s"
+        rate = f"{(result.spec['train_images'] or TRAIN_IMAGES) / single.median:.4g} images/s"
         text = f"One device trains {model} at {rate}: {formatting.time(single)} per epoch."
         yield Finding(text=text, headline=rate, topic=Topic.ONE_DEVICE)
         return
@@ -83,7 +88,7 @@ def _accuracy(result: Result) -> Iterator[Finding]:
     if not (small and large) or small is large:
         return
     before, after = formatting.final(small), formatting.final(large)
-    error = formatting.accuracy_error(before, after, result.spec["test_images"] or 10_000)
+    error = formatting.accuracy_error(before, after, result.spec["test_images"] or TEST_IMAGES)
     text = (
         f"On one device alone, batch {batches[-1]} with lr {lrs[-1]:g} instead of batch {batches[0]} with lr {lrs[0]:g}"
         f" moves the test accuracy from {before:.3f} to {after:.3f} (give or take {error:.3f}) after"
@@ -94,13 +99,18 @@ def _accuracy(result: Result) -> Iterator[Finding]:
     yield Finding(text=text, topic=Topic.ACCURACY_BY_BATCH)
 
 
-def published(result: Result) -> dict[str, float]:
-    """Our values for the textbook's pair: all 60,000 images, batch 256 on one device, twice that on two."""
-    if result.spec["train_images"] is not None or result.spec["model"] != "resnet18":
-        return {}
-    pair = {1: {"batch_size": 256, "lr": 0.1}, 2: {"batch_size": 512, "lr": 0.2}}
-    found = {count: result.find("epoch_time", devices=count, **case) for count, case in pair.items()}
-    return {f"sec_per_epoch@{count}": record.median for count, record in found.items() if record}
+def published(result: Result) -> Iterator[Ours]:
+    """Of the textbook's network epochs, accuracies and rates, and two devices over one, each with its own batch."""
+    if result.spec["model"] != "resnet18":
+        return
+    own = list(published_epochs(result))
+    yield from own
+    times = [each for each in own if each.metric == "sec_per_epoch"]
+    one = next((each for each in times if each.gpus == 1 and each.settings.items() >= PAIR[0].items()), None)
+    for each in times:
+        yield replace(each, metric="images_per_second", value=each.settings["train_images"] / each.value)
+        if one and each.gpus == 2 and each.settings.items() >= PAIR[1].items():
+            yield replace(each, metric="speedup_2gpu", value=one.value / each.value)
 
 
 def nightly(result: Result) -> Iterator[Number]:

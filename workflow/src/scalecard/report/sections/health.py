@@ -14,13 +14,14 @@ from statistics import median
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits
+from scalecard.analysis import formatting, limits, platforms
 from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.measured_rates import Rate
 from scalecard.analysis.health.per_node import views
 from scalecard.analysis.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict
 from scalecard.analysis.limits import Judgement
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import health
 from scalecard.figures.charts import heat_map
 from scalecard.progress import counted
@@ -89,6 +90,14 @@ def judge(result: Result) -> Iterator[Judgement]:
         if len(own) > 1:
             value += f" ({len(own)} alike, {formatting.percent(shares[0])} to {formatting.percent(shares[-1])})"
         yield Judgement(what=what, value=value, expectation=middle.normal, verdict="normal")
+
+
+def published(result: Result) -> Iterator[Ours]:
+    """Products on one device while the others wait, beside the same card's: the median of all devices."""
+    alone = result.select("time", part="compute", at_once=False)
+    for (dtype, size), own in by_key(((r.text("dtype"), r.integer("size")), r) for r in alone).items():
+        rate, card = median(map(limits.product_rate, own)), platforms.device_name(result)
+        yield Ours(metric=f"{dtype}_matmul_throughput", value=rate, settings={"size": size}, gpu=card)
 
 
 def _faults(result: Result) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
@@ -173,13 +174,26 @@ def _stages(result: Result, cut: Record) -> list[Record]:
     return [record for record in found if record] if all(found) else []
 
 
-def published(result: Result) -> dict[str, float]:
-    """Our values for the tutorial's workload: 3 batches of 120 images of 128 x 128."""
-    if [result.spec[key] for key in ("model", "batch_size", "image_size", "batches")] != ["resnet50", 120, 128, 3]:
-        return {}
-    ours = {"time_single_gpu": SINGLE.name, "time_model_parallel": MODEL_PARALLEL.name}
-    found = {metric: result.find("step_time", workload="resnet50", strategy=name) for metric, name in ours.items()}
-    return {metric: record.median for metric, record in found.items() if record}
+def published(result: Result) -> Iterator[Ours]:
+    """The tutorial's two times, and what the second takes longer."""
+    spec = result.spec
+    if spec["model"] != "resnet50":
+        return
+    settings = {axis: spec[axis] for axis in ("batch_size", "batches")} | {"image": [spec["image_size"]] * 2}
+    single, cut = (
+        result.find("step_time", workload="resnet50", **case)
+        for case in ({"strategy": SINGLE.name}, {"strategy": MODEL_PARALLEL.name, "cut": CUTS[0], "devices": 2})
+    )
+    if single:
+        yield Ours(metric="time_single_gpu", value=single.median, settings=settings)
+    if single and cut:
+        found = {
+            "time_model_parallel": cut.median,
+            "model_parallel_slowdown": 100 * (cut.median / single.median - 1),
+            "single_gpu_faster_than_model_parallel": float(single.median < cut.median),
+        }
+        for metric, value in found.items():
+            yield Ours(metric=metric, value=value, gpus=2, settings=settings)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting, platforms
+from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
@@ -295,12 +296,26 @@ def _ideal(result: Result) -> Iterator[Finding]:
         yield Finding(text=text, topic=Topic.IDEAL_PIPELINE)
 
 
-def published(result: Result) -> dict[str, float]:
-    """Our values for the tutorial's workload, 3 batches of 120 images of 128 x 128: three times one batch."""
-    if [result.spec[key] for key in ("model", "batch_size", "image_size")] != ["resnet50", 120, 128]:
-        return {}
-    best = {f"time_pipelined_split{s}": result.find("step_time", strategy="textbook", split_size=s) for s in (12, 20)}
-    return {metric: 3 * record.median for metric, record in best.items() if record}
+def published(result: Result) -> Iterator[Ours]:
+    """The tutorial's pipeline by split size, whose three batches take three times as long as one, and the best size."""
+    spec = result.spec
+    single, plain = (result.find("step_time", strategy=name) for name in LINES)
+    steps = [r for r in result.select("step_time", strategy="textbook", beside=None) if not _balanced(r)]
+    if spec["model"] != "resnet50" or not (single and plain and steps):
+        return
+    settings = {"batch_size": spec["batch_size"], "image": [spec["image_size"]] * 2}
+    best = min(steps, key=lambda record: record.median).integer("split_size")
+    yield Ours(metric="best_split_size", value=best, gpus=2, settings=settings)
+    for step in steps:
+        own = settings | {"split_size": step.integer("split_size")}
+        found = {
+            "time_pipelined": 3 * step.median,
+            "speedup_vs_single_gpu": 100 * (single.median / step.median - 1),
+            "speedup_vs_model_parallel": plain.median / step.median,
+            "pipeline_fastest_of_three": float(step.median < min(single.median, plain.median)),
+        }
+        for metric, value in found.items():
+            yield Ours(metric=metric, value=value, gpus=2, settings=own)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -11,13 +11,22 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.step_records import rate
 from scalecard.analysis.tuning_results import Ladder, is_larger, ladders
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import Finding, Number, Topic, not_measured, strategies
+from scalecard.report.sections import (
+    TEST_IMAGES,
+    Finding,
+    Number,
+    Topic,
+    not_measured,
+    published_epochs,
+    strategies,
+)
 from scalecard.report.table import Cell, Table
 
 MEANINGS = strategies.MEANINGS | {
@@ -170,7 +179,7 @@ def _epochs(result: Result) -> Iterator[Finding]:
     scored = [score for record in (tuned, plain) if (score := result.find("accuracy", **record.case))]
     if len(scored) == 2:
         ours, theirs = map(formatting.final, scored)
-        error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or 10_000)
+        error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or TEST_IMAGES)
         text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
         text += f" (give or take {error:.3f})"
     yield Finding(text=f"{text}.", headline=f"{formatting.seconds(tuned.median)} an epoch", topic=Topic.TUNED_EPOCHS)
@@ -195,16 +204,10 @@ def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell
     }
 
 
-def published(result: Result) -> dict[str, float]:
-    """Our fastest epoch and its accuracy, if they are the textbook's: ResNet-18, batch 256, all 60,000 images."""
-    spec = result.spec
-    textbook = {"epochs_of": "resnet18", "epoch_batch_size": 256, "train_images": None, "test_images": None}
-    best = min(result.select("epoch_time"), key=lambda record: record.median, default=None)
-    if best is None or any(spec[key] != value for key, value in textbook.items()):
-        return {}
-    accuracy = result.find("accuracy", **best.case)
-    scored = {"test_accuracy@1": formatting.final(accuracy)} if accuracy else {}
-    return {"sec_per_epoch@1": best.median, **scored}
+def published(result: Result) -> Iterator[Ours]:
+    """Epochs of the textbook's network and their accuracies, each with the precision that its rungs give it."""
+    if result.spec["epochs_of"] == "resnet18":
+        yield from published_epochs(result)
 
 
 def nightly(result: Result) -> Iterator[Number]:
