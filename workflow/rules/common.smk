@@ -1,4 +1,5 @@
 # What the other rules share: the checked configuration, this machine's platform, and functions that name inputs.
+import importlib.util
 import json
 import os
 import shlex
@@ -85,11 +86,15 @@ AGAIN = (
 PROGRAMS = (
     shlex.quote(os.path.dirname(sys.executable)).replace("{", "{{").replace("}", "}}")
 )
+# A host that only starts containers has nothing that draws: there figures and reports are made in the image, too.
+DRAWS = all(map(importlib.util.find_spec, ("matplotlib", "pandas", "scipy")))
+IN_IMAGE = f"python -m scalecard.jobs.containers.launch {HERE}/container.json --data results --writable .snakemake --"
 shell.prefix(
     f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={PROGRAMS}:$PATH;'
     " set -u;"
     f" export SCALECARD_STRICT={config['strict']:d}"
-    ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; '
+    ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID;'
+    f" DRAW='{'' if DRAWS else IN_IMAGE}'; "
 )
 
 

@@ -154,3 +154,15 @@ def test_why_a_gpu_is_not_measured_is_told(install_gpus: Install, devices: Path)
     assert "AMD" in amd
     install_gpus(box(H100, 1))
     assert notes() == []
+
+
+def test_where_the_drivers_library_is_missing_a_gpu_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, devices: Path
+) -> None:
+    monkeypatch.setattr(nvml, "NO_LIBRARY", "nvidia-ml-py is missing")
+    assert problems() == [], "without a GPU it is not needed"
+    put_nodes(devices, 1)
+    (problem,) = problems()
+    assert "nvidia-ml-py is missing" in problem
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert problems() == []

@@ -33,6 +33,9 @@ def problems() -> list[str]:
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None and wanted.split(",")[0].strip() in HIDE_ALL:
         return []
+    if nvml.NO_LIBRARY:
+        here = any((DEVICES / name).exists() for name in ("nvidiactl", "dxg"))
+        return [f"a GPU is here, but {nvml.NO_LIBRARY}. Install it, or {ON_THE_CPU}"] if here else []
     missing = Missing()
     with nvml.session(missing) as gpus:
         listed = nvml.listed() if gpus or "gpus" not in missing.reasons else []
