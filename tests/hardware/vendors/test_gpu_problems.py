@@ -91,6 +91,9 @@ def test_a_driver_that_is_too_old_is_told_once_with_what_it_must_be(
     for words in ("driver 570.86.10 supports CUDA 12", "needs CUDA 13", "580 or newer", "OWN_TORCH=1", "offline.md"):
         assert words in problem
     assert "make lock" not in problem, "the lock has one PyTorch, for CUDA 13"
+    with monkeypatch.context() as without_torch:
+        without_torch.setattr(gpu_problems.importlib.util, "find_spec", lambda name: None)
+        assert problems() == [problem], "a host without PyTorch measures in the image, which has the lock's"
     monkeypatch.setattr(gpu_problems, "version_of", lambda packages: "12.8.1")
     assert problems() == []
 

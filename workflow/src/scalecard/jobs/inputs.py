@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalecard.hardware.machine import ROOT, Machine, differences, from_facts
+from scalecard.hardware.locked import ROOT
+from scalecard.hardware.machine import Machine, differences, from_facts
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.source_code import SOURCES, closure, experiment_names
 from scalecard.records.atomic import write_atomically

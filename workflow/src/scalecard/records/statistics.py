@@ -4,10 +4,10 @@ Medians and order statistics only: timings are skewed, and an interval of the me
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median, stdev
 
 CONFIDENCE = 0.95
@@ -71,9 +71,12 @@ def _ranks_of_interval(count: int, confidence: float) -> tuple[int, int] | None:
 
     The lower one is the last below which, by the binomial distribution, the median lies with less than `tail`.
     """
-    tail = (1 - confidence) / 2
-    below = itertools.accumulate(math.comb(count, heads) / 2**count for heads in range(count))
-    low = sum(1 for _ in itertools.takewhile(lambda chance: chance < tail, below)) - 1
+    tail = math.ceil(Fraction((1 - confidence) / 2) * 2**count)  # of so many equally likely sides of the median
+    low, ways, below = -1, 1, 1  # `ways` in which `low` + 1 samples lie below the median, and at most as many
+    while below < tail:
+        low += 1
+        ways = ways * (count - low) // (low + 1)
+        below += ways
     return None if low < 0 else (low, count - 1 - low)
 
 
