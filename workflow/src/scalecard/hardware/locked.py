@@ -1,10 +1,12 @@
 """The versions in docker/requirements.lock, which the image has, and the environment that `make` creates."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[4]
+PROJECT = Path(os.path.relpath(ROOT))  # as Snakemake's inputs name it: elsewhere if the workflow is another's module
 LOCK = ROOT / "docker" / "requirements.lock"
 
 

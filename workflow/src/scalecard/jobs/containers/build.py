@@ -18,13 +18,13 @@ from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
-from scalecard.hardware.locked import locked_version
+from scalecard.hardware.locked import PROJECT, locked_version
 from scalecard.hardware.optional_facts import Missing
 from scalecard.hardware.vendors.nvidia import PACKAGES as PACKAGES_OF_CUDA
 from scalecard.jobs.containers import engines, launch
 from scalecard.jobs.containers.engines import Marker
 
-CONTEXT = Path("docker")
+CONTEXT = PROJECT / "docker"
 LOCK = CONTEXT / "requirements.lock"
 PACKAGES = {suffix: CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh")}
 HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` writes such a file"
