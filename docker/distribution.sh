@@ -1,8 +1,9 @@
 #!/bin/bash
-# Installs what is not Python's, in the version of the base image's distribution; shared by the Dockerfile and the
-# Apptainer definition: what NCCL needs to use InfiniBand, and the compilers with which torch.compile makes code for CPUs
-# (C++) and for starting Triton's kernels (C). Where they cannot be had, the image is built without: then NCCL uses TCP
-# between nodes, and a measurement on a node with InfiniBand warns; and what needs a compiler is skipped with that reason.
+# Installs what comes from the base image's distribution, in its version; shared by the Dockerfile and the Apptainer
+# definition. Python, if the base image has none that is new enough, as NVIDIA's images have none. What NCCL needs to use
+# InfiniBand, and the compilers with which torch.compile makes code for CPUs (C++) and for starting Triton's kernels (C):
+# where these cannot be had, the image is built without. Then NCCL uses TCP between nodes, and a measurement on a node
+# with InfiniBand warns; and what needs a compiler is skipped with that reason.
 set -euo pipefail
 
 quickly=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
@@ -25,6 +26,19 @@ install() {
 if command -v apt-get >/dev/null; then
   apt-get "${quickly[@]}" --quiet update || echo "warning: no list of the distribution's packages" >&2
 fi
+has_python() { python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+# Older distributions have a newer Python under another name. Its headers are for what torch.compile makes.
+for version in "" .13 .12 .11; do
+  has_python && break
+  install "python3$version-venv python3$version-dev" "python3$version-devel" || continue
+  [ -z "$version" ] || ln -sf "$(command -v "python3$version")" /usr/local/bin/python3
+done
+has_python || {
+  echo "error: the base image has no Python 3.11 or newer with its venv module, and its distribution neither" >&2
+  exit 1
+}
+
 install "libibverbs1 ibverbs-providers" libibverbs ||
   echo "warning: the image has no libibverbs: NCCL will use TCP between nodes" >&2
 install "g++ libc6-dev" gcc-c++ ||

@@ -8,6 +8,13 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600} PYTHONHASHSEED=0 PYTHO
 python3 -m venv "$folder"
 "$folder/bin/python" -m pip install --progress-bar off --no-cache-dir --no-compile --require-hashes --requirement "$lock"
 
+# The CUDA that the labels and the driver's check name is that of the PyTorch which was installed.
+cuda=$(sed -nE 's/^nvidia-cuda-runtime==([0-9]+\.[0-9]+).*/\1/p' "$lock")
+"$folder/bin/python" -c 'import sys, torch
+if torch.version.cuda != sys.argv[1]:
+    sys.exit(f"error: PyTorch {torch.__version__} is built for CUDA {torch.version.cuda}, the lock has {sys.argv[1]}")' \
+  "$cuda"
+
 # Bytecode that depends on the sources alone. Some packages ship files for other Python versions: they do not compile.
 "$folder/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$folder/lib" >/dev/null || true
 

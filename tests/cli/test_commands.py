@@ -1,6 +1,5 @@
 """The command line: exit statuses, one error for bad input, and what it prints for programs."""
 
-import io
 import json
 import os
 import random
@@ -45,12 +44,12 @@ def test_probe_writes_a_machine_that_any_node_of_its_kind_is(
 
 
 @pytest.fixture
-def check(scalecard: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`scalecard check`, with the blocks of each scale on stdin."""
+def check(scalecard: Command, tmp_path: Path) -> Command:
+    """`scalecard check`, with the blocks of each scale in a file."""
 
     def call(scales: dict[str, dict[str, str]]) -> Any:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(scales)))
-        return scalecard("check")
+        (tmp_path / "blocks.json").write_text(json.dumps(scales))
+        return scalecard("check", tmp_path / "blocks.json")
 
     return call
 

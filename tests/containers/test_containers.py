@@ -24,7 +24,7 @@ from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 
 FOLDER = ROOT / "tests" / "containers"
-BASE = "localhost/scalecard-base:1"
+BASE = "localhost/scalecard-base:2"
 NEEDED = ("podman", "mmdebstrap")
 CONFIG = (*SMOKE, "engine.yaml")
 HERE = probe().slug
@@ -42,6 +42,14 @@ from torch import nn, ones, zeros
 def model(): return nn.Sequential(Rearrange("b x y -> b (x y)"), nn.Linear(6, 4))
 def batch(size, seed): return ones(size, 2, 3), zeros(size, 4)
 loss = nn.MSELoss()
+"""
+
+CUDA_INSIDE = """
+import json, torch
+from importlib.metadata import version
+packages = {"CUDA": "nvidia-cuda-runtime", "CUDNN": "nvidia-cudnn-cu13", "NCCL": "nvidia-nccl-cu13"}
+found = {f"{name}_VERSION": version(package) for name, package in packages.items()}
+print(json.dumps({**found, "torch": torch.version.cuda}))
 """
 
 pytestmark = [
@@ -244,6 +252,17 @@ def test_no_network_no_writing_to_the_project_and_no_host_environment_inside(bui
 
 def test_the_container_is_allowed_nothing_that_a_measurement_does_not_need(built: Path) -> None:
     assert_hardened(built)
+
+
+def test_it_is_the_cuda_container_that_its_labels_say(built: Path) -> None:
+    (facts,) = json.loads(subprocess.check_output(["podman", "image", "inspect", str(marker_of(built).image)]))
+    locked = build.cuda_versions()
+    for name in ("cuda", "cudnn", "nccl"):
+        assert facts["Labels"][f"scalecard.{name}"] == locked[f"{name.upper()}_VERSION"]
+    assert f"NVIDIA_REQUIRE_CUDA=cuda>={locked['OLDEST_CUDA']}" in facts["Config"]["Env"]
+    found = json.loads(inside(built, CUDA_INSIDE))
+    assert locked["CUDA_VERSION"].startswith(f"{found.pop('torch')}.")
+    assert {**found, "OLDEST_CUDA": locked["OLDEST_CUDA"]} == locked
 
 
 def test_the_image_has_what_nccl_needs_for_infiniband(built: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from scalecard.hardware import host
@@ -22,13 +23,15 @@ def test_only_want_of_memory_is_called_so(error: Exception, expected: bool) -> N
     assert host.is_out_of_memory(error) == expected
 
 
-def test_a_measurement_without_memory_ends_with_one_sentence() -> None:
+def test_a_measurement_without_memory_ends_with_one_sentence(tmp_path: Path) -> None:
+    blocks = tmp_path / "blocks.json"
+    blocks.write_text('{"quick": {"ddp": "{}"}}')
+
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (400 * 2**20, 400 * 2**20))
 
     done = subprocess.run(
-        [sys.executable, "-m", "scalecard", "check"],
-        input='{"quick": {"ddp": "{}"}}',
+        [sys.executable, "-m", "scalecard", "check", str(blocks)],
         env=os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "src"), "OPENBLAS_NUM_THREADS": "1"},
         preexec_fn=limit,
         capture_output=True,

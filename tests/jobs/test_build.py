@@ -1,6 +1,7 @@
 """Building an image with a fake engine: the marker that comes of it, and what a failed build says."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,6 +56,32 @@ def test_the_marker_names_the_image_by_id_and_its_size_base_and_lock(fake_engine
     )
     (built,) = (line for line in called.read_text().splitlines() if line.startswith("build"))
     assert {"BASE_IMAGE=base:1", "A=b", f"LOCK_HASH={build.lock_hash()}"} <= set(built.split())
+    assert {f"{name}={version}" for name, version in build.cuda_versions().items()} <= set(built.split())
+
+
+def test_the_cuda_libraries_of_the_image_are_those_of_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "requirements.lock"
+    lines = (
+        "cuda-toolkit==13.9.9",
+        "nvidia-cuda-runtime==13.2.86 ; x",
+        "nvidia-cudnn-cu13==9.26.0.51",
+        "torch==2.15.0",
+    )
+    lock.write_text("\n".join([*lines, "nvidia-nccl-cu13==2.30.7 \\", "    --hash=sha256:1"]))
+    monkeypatch.setattr("scalecard.hardware.locked.LOCK", lock)
+    expected = {"CUDA_VERSION": "13.2.86", "CUDNN_VERSION": "9.26.0.51", "NCCL_VERSION": "2.30.7"}
+    assert build.cuda_versions() == {**expected, "OLDEST_CUDA": "13.0"}, "a driver for 13.0 runs 13.2, too"
+    lock.write_text("torch==2.15.0+cpu")
+    with pytest.raises(OSError, match=r"nvidia-cuda-runtime or .* is not in"):
+        build.cuda_versions()
+
+
+def test_the_base_image_is_the_same_everywhere_and_pinned_by_its_digest() -> None:
+    files = ("docker/Dockerfile", "docker/scalecard.def", "config.yaml")
+    found = [re.findall(r"(?:BASE_IMAGE=|base_image: )(python\S+)", (ROOT / name).read_text()) for name in files]
+    ((pinned,), *others) = found
+    assert others == [[pinned]] * 2
+    assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", pinned)
 
 
 def test_a_given_image_is_pulled_only_if_it_is_not_there(fake_engine: Fake, tmp_path: Path) -> None:
@@ -99,6 +126,25 @@ def test_where_no_package_of_the_distribution_can_be_had_the_image_is_built_with
     assert "install g++ libc6-dev" in done.stdout
     assert "warning: the image has no libibverbs" in done.stderr
     assert "warning: the image has no compiler" in done.stderr
+
+
+@pytest.mark.parametrize("newest", ["3.12", "3.11", None])
+def test_a_base_image_without_python_gets_its_distributions(
+    fake_engine: Fake, tmp_path: Path, newest: str | None
+) -> None:
+    """As nvidia/cuda has none; Ubuntu's own is too old in some, and a newer one has another name."""
+    folder = tmp_path / "bin"
+    for name, script in {"python3": "exit 1", "rm": "exit 0", "ln": f'cp "$2" {folder}/python3'}.items():
+        fake_engine(name, script)
+    install = f"cp /bin/true {folder}/python{newest}; exit 0" if newest else ""
+    fake_engine("apt-get", f'echo "$@"; case "$*" in *python{newest}-venv*) {install};; *python3.*) exit 100;; esac')
+    script = ["bash", str(ROOT / "docker" / "distribution.sh")]
+    done = subprocess.run(script, capture_output=True, text=True)
+    tried = re.findall(r"install python3(\S*)-venv", done.stdout)
+    names = ["", ".13", ".12", ".11"]
+    assert tried == (names[:3] if newest == "3.12" else names)
+    assert done.returncode == (0 if newest else 1)
+    assert ("error: the base image has no Python 3.11 or newer" in done.stderr) == (newest is None)
 
 
 def test_without_an_engine_nothing_is_built() -> None:

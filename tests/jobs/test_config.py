@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scalecard.hardware.machine import probe
-from scalecard.jobs import config
+from scalecard.jobs import config, spec_check
 from scalecard.jobs.config import InvalidConfig, merged_block, resolve
 from support.blocks import CONFIG
 from support.fake_nvml import H100, FakeNvml, box
@@ -36,7 +36,7 @@ def test_a_lost_gpu_stops_the_workflow_where_it_measures(
     with pytest.raises(InvalidConfig, match="lists only 3"):
         resolve(CONFIG, check=True)
     elsewhere = {"cluster": "slurm", "platform": "h100x4", "scale": "full"}
-    monkeypatch.setattr(config, "_check_blocks", lambda config, *, in_sif: None)
+    monkeypatch.setattr(config, "_check_blocks", lambda config, marker, *, in_sif: None)
     assert resolve({**CONFIG, **elsewhere}, check=True).platform == "h100x4"
 
 
@@ -131,7 +131,7 @@ class Checker:
         self.environments = list[dict[str, str]]()
 
     def run(self, command: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-        self.scales.append(json.loads(options["input"]))
+        self.scales.append(json.loads(Path(command[-1]).read_text()))
         self.environments.append(options["env"])
         return subprocess.CompletedProcess(command, self.status, "", self.said)
 
@@ -139,8 +139,9 @@ class Checker:
 @pytest.fixture
 def checked_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Checker], None]:
     def use(checker: Checker) -> None:
-        monkeypatch.setattr(config, "CHECKED", tmp_path / "checked")
-        monkeypatch.setattr("scalecard.jobs.config.subprocess.run", checker.run)
+        monkeypatch.setattr(spec_check, "CHECKED", tmp_path / "checked")
+        monkeypatch.setattr(spec_check, "BLOCKS", tmp_path / "blocks.json")
+        monkeypatch.setattr("scalecard.jobs.spec_check.subprocess.run", checker.run)
 
     return use
 

@@ -195,11 +195,12 @@ def test_the_longest_block_fits_into_a_command_line(longest: dict[str, Any]) -> 
 def test_the_check_may_get_more_than_a_command_line_holds(
     longest: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = tmp_path / "python"  # in the place of the interpreter that checks the blocks
-    counts.write_text(f"#!/bin/sh\nwc -c > {tmp_path}/length\n")
+    counts = tmp_path / "python"  # in the place of the interpreter that checks the blocks, a file that it is given
+    counts.write_text(f"#!/bin/sh\nwc -c < $4 > {tmp_path}/length\n")
     counts.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(counts))
-    monkeypatch.setattr("scalecard.jobs.config.CHECKED", tmp_path / "checked")
+    monkeypatch.setattr("scalecard.jobs.spec_check.CHECKED", tmp_path / "checked")
+    monkeypatch.setattr("scalecard.jobs.spec_check.BLOCKS", tmp_path / "blocks.json")
     resolve(longest, check=True)
     length = len(json.dumps(blocks_of_all_scales(longest)))
     assert int((tmp_path / "length").read_text()) == length > COMMAND_LINE

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,3 +220,32 @@ def test_the_hosts_commit_or_why_there_is_none_is_told(
     monkeypatch.setattr("scalecard.hardware.environment.git", git)
     given = dict(value.split("=", 1) for value in options("docker", "--env"))
     assert {name: value for name, value in given.items() if "COMMIT" in name or "DIRTY" in name} == variables
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_of_a_workflow_that_is_anothers_module_the_code_is_mounted_too(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "PROJECT", Path("../scalecard"))
+    code, own, *_ = options(engine, "--mount", project="/work/other")
+    assert code == "type=bind,source=/work/scalecard,destination=/work/scalecard,ro"
+    assert own == "type=bind,source=/work/other,destination=/work/other,ro"
+    assert variables(engine, project="/work/other")["PYTHONPATH"] == "/work/scalecard/workflow/src"
+
+
+def test_a_host_without_pytorch_downloads_in_a_container_that_has_its_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called = list[list[str]]()
+    monkeypatch.setattr(launch, "subprocess", SimpleNamespace(run=lambda argv, **_: called.append(argv)))
+    made = Marker(engine="apptainer", why="", image="the-image")
+    launch.fetch("auto", tmp_path / "data", made)
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    launch.fetch("auto", tmp_path / "data", made)
+    launch.fetch("synthetic", tmp_path / "data", made)
+    on_the_host, in_the_image = called
+    download = ["-m", "scalecard", "fetch", "--data-dir", str(tmp_path / "data")]
+    assert on_the_host[1:] == download
+    assert in_the_image[-7:] == ["the-image", "python", *download]
+    assert f"type=bind,source={tmp_path / 'data'},destination={tmp_path / 'data'}" in in_the_image
+    assert "--network" not in in_the_image, "Apptainer's is then the host's"

@@ -1,8 +1,9 @@
 """`scalecard reruns` says of a file which jobs of the workflow read it."""
 
-from collections.abc import Callable
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scalecard.jobs.inputs import reruns
@@ -39,11 +40,13 @@ def test_the_image_measures_all_and_a_test_runs_nothing() -> None:
     assert one(Path(__file__)) == ([], [])
 
 
-def test_the_command_works_from_any_folder(
-    scalecard: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "measures again: pipeline;" in scalecard("reruns", str(SOURCES / "experiments/pipeline.py")).out
+def test_the_command_works_from_any_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "scalecard", "reruns", str(SOURCES / "experiments/pipeline.py")]
+    environment = os.environ | {"PYTHONPATH": str(SOURCES.parent)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    file, again, *_ = done.stdout.splitlines()
+    assert file == "workflow/src/scalecard/experiments/pipeline.py"
+    assert again.startswith("  measures again: pipeline;")
 
 
 def test_what_is_no_file_of_the_project_is_refused(tmp_path: Path) -> None:

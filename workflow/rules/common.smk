@@ -1,4 +1,5 @@
 # What the other rules share: the checked configuration, this machine's platform, and functions that name inputs.
+import importlib.util
 import json
 import os
 import shlex
@@ -82,14 +83,20 @@ AGAIN = (
 # The interpreter that runs the workflow also runs its jobs, whether or not its environment is activated, unless
 # Snakemake itself runs them in a container. The project's code comes before the user's own PYTHONPATH. Unlike params,
 # changes here do not trigger a rerun. Braces of a path are doubled, because Snakemake formats this text.
-PROGRAMS = (
-    shlex.quote(os.path.dirname(sys.executable)).replace("{", "{{").replace("}", "}}")
+PROGRAMS, CODE = (
+    shlex.quote(str(folder)).replace("{", "{{").replace("}", "}}")
+    for folder in (os.path.dirname(sys.executable), source_code.SOURCES.parent)
 )
+# A host that only starts containers has nothing that draws: there figures and reports are made in the image, too.
+DRAWS = all(map(importlib.util.find_spec, ("matplotlib", "pandas", "scipy")))
+IN_IMAGE = f"python -m scalecard.jobs.containers.launch {HERE}/container.json --data results --writable .snakemake --"
 shell.prefix(
     f'set -eo pipefail; [ -n "$APPTAINER_CONTAINER" ] || export PATH={PROGRAMS}:$PATH;'
     " set -u;"
     f" export SCALECARD_STRICT={config['strict']:d}"
-    ' PYTHONPATH="workflow/src${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID; '
+    " PYTHONNOUSERSITE=1 CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    f' PYTHONPATH={CODE}"${{{{PYTHONPATH:+:$PYTHONPATH}}}}";'
+    f" DRAW='{'' if DRAWS else IN_IMAGE}'; "
 )
 
 

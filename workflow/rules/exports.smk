@@ -30,4 +30,4 @@ rule exports:
     message:
         "write the exports"
     shell:
-        "python -m scalecard export --results {input.results:q} --output {params.folder:q} 2>&1 | tee {log:q}"
+        "$DRAW python -m scalecard export --results {input.results:q} --output {params.folder:q} 2>&1 | tee {log:q}"

@@ -30,7 +30,7 @@ rule figure:
     message:
         "draw the figure of {wildcards.name}"
     shell:
-        "python -m scalecard plot {wildcards.name:q} --results {input.results:q}"
+        "$DRAW python -m scalecard plot {wildcards.name:q} --results {input.results:q}"
         " --show {params.show:q} --answers {params.answers:q} --output {output.svg:q} {output.others:q} 2>&1 | tee {log:q}"
 
 
@@ -64,4 +64,4 @@ if HISTORY:
         message:
             "draw the figure of the kept nights"
         shell:
-            "python -m scalecard trend {params.platform:q} --figure {output.svg:q} {output.others:q} 2>&1 | tee {log:q}"
+            "$DRAW python -m scalecard trend {params.platform:q} --figure {output.svg:q} {output.others:q} 2>&1 | tee {log:q}"

@@ -27,7 +27,7 @@ rule report:
     message:
         "write the report"
     shell:
-        "python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
+        "$DRAW python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
         " --history {input.history:q} --exports {input.exports:q} --show {params.show:q}"
         " --answers {params.answers:q} --left-out {output.left_out:q} --output {output.html:q} 2>&1 | tee {log:q}"
 
@@ -49,5 +49,5 @@ rule first_look:
     message:
         "write the first report"
     shell:
-        "python -m scalecard report --results {input.results:q} --figures {params.figures:q} --show '[]'"
+        "$DRAW python -m scalecard report --results {input.results:q} --figures {params.figures:q} --show '[]'"
         " --output {output.html:q} 2>&1 | tee {log:q}"

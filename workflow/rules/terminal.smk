@@ -35,7 +35,7 @@ onsuccess:
     results = [path for path in MEASURED if Path(path).exists()]
     try:
         shell(
-            "python -m scalecard summary --results {results:q} --left-out results/logs/report/left_out.json"
+            "$DRAW python -m scalecard summary --results {results:q} --left-out results/logs/report/left_out.json"
         )
     except subprocess.CalledProcessError:  # it has said what failed
         sys.exit(1)

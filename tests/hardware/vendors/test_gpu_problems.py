@@ -91,6 +91,9 @@ def test_a_driver_that_is_too_old_is_told_once_with_what_it_must_be(
     for words in ("driver 570.86.10 supports CUDA 12", "needs CUDA 13", "580 or newer", "OWN_TORCH=1", "offline.md"):
         assert words in problem
     assert "make lock" not in problem, "the lock has one PyTorch, for CUDA 13"
+    with monkeypatch.context() as without_torch:
+        without_torch.setattr(gpu_problems.importlib.util, "find_spec", lambda name: None)
+        assert problems() == [problem], "a host without PyTorch measures in the image, which has the lock's"
     monkeypatch.setattr(gpu_problems, "version_of", lambda packages: "12.8.1")
     assert problems() == []
 
@@ -154,3 +157,15 @@ def test_why_a_gpu_is_not_measured_is_told(install_gpus: Install, devices: Path)
     assert "AMD" in amd
     install_gpus(box(H100, 1))
     assert notes() == []
+
+
+def test_where_the_drivers_library_is_missing_a_gpu_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, devices: Path
+) -> None:
+    monkeypatch.setattr(nvml, "NO_LIBRARY", "nvidia-ml-py is missing")
+    assert problems() == [], "without a GPU it is not needed"
+    put_nodes(devices, 1)
+    (problem,) = problems()
+    assert "nvidia-ml-py is missing" in problem
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert problems() == []

@@ -34,6 +34,9 @@ def main() -> int:
         print(f"{args.command}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except (ImportError, MemoryError) as error:
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scalecard"):
+            print(f"{args.command}: {sys.executable} has no {error.name}; `make` installs it in .venv", file=sys.stderr)
+            return 2
         if not host.is_out_of_memory(error):
             raise
         print(f"{args.command}: {host.too_little_memory(error)}", file=sys.stderr)
@@ -46,9 +49,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     probe = commands.add_parser("probe", help="describe this machine as JSON")
     probe.add_argument("--output", type=Path, help="write machine.json for a cluster whose nodes are all like this one")
-    commands.add_parser(
-        "check", help="check blocks of a configuration; stdin: JSON of scale to experiment to merged block, a string"
-    )
+    check = commands.add_parser("check", help="check blocks of a configuration")
+    check.add_argument("blocks", type=Path, help="JSON of scale to experiment to merged block, a string")
     container = commands.add_parser("container", help="build or find the image, and write its marker")
     container.add_argument(
         "settings",
@@ -177,15 +179,19 @@ def _probe(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from scalecard import experiments
 
-    problems = experiments.problems(json.load(sys.stdin))
+    problems = experiments.problems(json.loads(args.blocks.read_text()))
     if problems:
         raise ValueError("\n".join(problems))
 
 
 def _container(args: argparse.Namespace) -> None:
+    from scalecard.jobs import spec_check
     from scalecard.jobs.containers import build, engines
 
-    engines.write_marker(args.output, build.choose(args.settings, shared=args.shared))
+    made = build.choose(args.settings, shared=args.shared)
+    if not args.shared:
+        spec_check.check_in_image(made)
+    engines.write_marker(args.output, made)
 
 
 def _fetch(args: argparse.Namespace) -> None:

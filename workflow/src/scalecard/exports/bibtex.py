@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from scalecard.analysis.provenance import commits, provenance
-from scalecard.hardware.machine import ROOT, from_facts
+from scalecard.hardware.locked import ROOT
+from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.report.table import latex, one_line
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from scalecard.hardware import host, numa, vendors
-from scalecard.hardware.machine import ROOT, Machine
+from scalecard.hardware.locked import ROOT
+from scalecard.hardware.machine import Machine
 from scalecard.hardware.optional_facts import Missing, gpu_key, version_of
 from scalecard.hardware.vendors.protocol import SWITCH, Gpu
 

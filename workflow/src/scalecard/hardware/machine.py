@@ -8,13 +8,11 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from scalecard.hardware import host, vendors
+from scalecard.hardware.locked import LOCK
 
-ROOT = Path(__file__).parents[4]
-LOCK = ROOT / "docker" / "requirements.lock"
 MAX_CPU_DEVICES = 4
 
 

@@ -1,17 +1,12 @@
 """Turns config.yaml into what the rules need: checked, scaled and merged values.
 
 No torch here: this runs on every start of the workflow. config_file.py checks the files before they are merged. The
-experiments' own values are checked by their Specs, which need torch; that check runs in a separate process, and only if
-the values or the code have changed.
+experiments' own values are checked by their Specs, which need torch, in a process of its own (spec_check.py).
 """
 
 import functools
-import hashlib
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +17,13 @@ import yaml
 
 from scalecard.hardware import vendors
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
-from scalecard.jobs import needs, workloads
+from scalecard.jobs import needs, spec_check, workloads
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.containers import build
 from scalecard.jobs.plan import job_minutes, shares
-from scalecard.jobs.source_code import SOURCES, experiment_names, spec_fields
+from scalecard.jobs.source_code import experiment_names, spec_fields
 from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
-from scalecard.records.atomic import write_atomically
 
-CHECKED = Path(".snakemake/scalecard-checked")
 SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
 NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "measure", "forecast", "workloads"}
@@ -177,13 +170,14 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     scale = config["scale"]
     if scale == "auto":
         scale = "quick" if machine.emulated else "full"
+    platform = machine.slug if config["platform"] == "auto" else config["platform"]
     if check:  # both scales, so that a wrong value in the unused one is noticed
-        _check_blocks(config, in_sif=in_sif)
+        _check_blocks(config, Path("results", platform, "container.json"), in_sif=in_sif)
     needed = {name: _seconds_needed(config, name, scale, machine) for name in config["experiments"]}
     first = {name: _seconds_needed(config, name, scale, machine, headline=True) for name in needed}
     shared = shares(config["budget"], needed, first, limited=config["cluster"] != "none")
     return Settings(
-        platform=machine.slug if config["platform"] == "auto" else config["platform"],
+        platform=platform,
         machine=machine,
         scale=scale,
         blocks=_blocks(config, scale),
@@ -270,30 +264,11 @@ def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
     return [f"devices = {config['devices']}: must be at most {most}, {what}"]
 
 
-def _check_blocks(config: Mapping[str, Any], *, in_sif: bool) -> None:
-    """Build every Spec in a process that imports torch; InvalidConfig lists every problem. Remembers what passed.
-
-    What the user's files import may be in the image alone, where each Spec is built again.
-    """
-    text, container = json.dumps(blocks_of_all_scales(config)), config["container"]
+def _check_blocks(config: Mapping[str, Any], marker: Path, *, in_sif: bool) -> None:
+    container = config["container"]
     in_image = (container["packages"] or container["image"]) and (in_sif or container["engine"] != "none")
-    own = {"SCALECARD_PACKAGES_IN_IMAGE": "1" if in_image else ""}
-    code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
-    key = hashlib.sha256(b"".join([text.encode(), json.dumps(own).encode(), *code])).hexdigest()
-    if CHECKED.exists() and CHECKED.read_text() == key:
-        return
-    path = [str(SOURCES.parent.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | own | {"PYTHONPATH": os.pathsep.join(path)}
-    command = [sys.executable, "-m", "scalecard", "check"]  # the text may be longer than a command line
-    done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
-    if done.returncode == 2:
-        _refuse(done.stderr.strip().splitlines())
-    signal = -done.returncode if done.returncode < 0 else done.returncode - 128  # as a shell of a container says it
-    if signal > 0:
-        raise InvalidConfig(f"the configuration could not be checked: signal {signal}; is memory short?")
-    if done.returncode:
-        raise InvalidConfig(f"the configuration could not be checked:\n{done.stderr[-2000:]}")
-    write_atomically(CHECKED, key)
+    where = spec_check.place(marker if config["cluster"] == "none" else None)
+    spec_check.check(json.dumps(blocks_of_all_scales(config)), where, packages_in_image=bool(in_image))
 
 
 def _refuse(problems: Iterable[str]) -> None:

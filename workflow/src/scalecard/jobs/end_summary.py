@@ -5,14 +5,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scalecard.analysis import provenance
-from scalecard.analysis.load_results import each_fit
 from scalecard.jobs import plan
 from scalecard.progress import counted
 from scalecard.records.files import InvalidResult, load
 from scalecard.records.record import Record, Result
-from scalecard.report.render import leading
-from scalecard.report.section import Section
 
 NUM_FINDINGS = 3
 TAIL = 12  # lines of a failed job's log
@@ -47,6 +43,11 @@ def success(
 
     `expected` has the seconds that the experiments which were measured were expected to take.
     """
+    from scalecard.analysis import provenance  # these need what draws, which a host whose run failed may lack
+    from scalecard.analysis.load_results import each_fit
+    from scalecard.report.render import leading
+    from scalecard.report.section import Section
+
     counts = {status: sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed")}
     warnings = provenance.warnings(results)
     known, _ = each_fit(results, Section.of, here="")  # the report names the others

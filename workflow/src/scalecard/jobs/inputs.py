@@ -6,7 +6,6 @@ which only prints to the terminal, are not inputs: they affect nothing that was 
 What depends on a value, such as a block of config.yaml, is no file's edit: `snakemake -n` says what that runs again.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalecard.hardware.machine import ROOT, Machine, differences, from_facts
+from scalecard.hardware.locked import PROJECT, ROOT
+from scalecard.hardware.machine import Machine, differences, from_facts
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.source_code import SOURCES, closure, experiment_names
 from scalecard.records.atomic import write_atomically
@@ -28,8 +28,8 @@ RESULTS = Path("results")
 NOT_PLATFORMS = ("exports", "figures", "logs")
 PLATFORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as config.schema.yaml says
 PLATFORM_NAME = "at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit"
-REFERENCE = Path("workflow/reference")
-TEMPLATES = Path("workflow/report")
+REFERENCE = PROJECT / "workflow" / "reference"
+TEMPLATES = PROJECT / "workflow" / "report"
 
 
 def of_experiment(name: str) -> list[str]:
@@ -56,7 +56,7 @@ def digest_of_experiment(name: str) -> str:
 def of_image() -> list[str]:
     """What the image is built from, without further packages."""
     names = ("Dockerfile", "scalecard.def", "distribution.sh", "install.sh", "requirements.lock")
-    return [f"docker/{name}" for name in names]
+    return [str(PROJECT / "docker" / name) for name in names]
 
 
 def of_figure(name: str) -> list[str]:
@@ -67,7 +67,7 @@ def of_figure(name: str) -> list[str]:
 
 def of_exports() -> list[str]:
     """What `scalecard export` executes, and what it copies and quotes."""
-    return [*_files("exports.write_exports"), *_reference(), "CITATION.cff", "Snakefile"]
+    return [*_files("exports.write_exports"), *_reference(), str(PROJECT / "CITATION.cff"), str(PROJECT / "Snakefile")]
 
 
 def of_trend() -> list[str]:
@@ -181,13 +181,13 @@ def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
     for path, file in zip(found, files, strict=True):
         if not (path.is_file() and path.is_relative_to(ROOT)):
             raise ValueError(f"{file}: must be a file of the project")
-    with contextlib.chdir(ROOT):
-        measured = {name: [*of_experiment(name), *of_image()] for name in experiment_names()}
-        drawn = {f"the figure of {name}": of_figure(name) for name in [*experiment_names(), *answers()]}
-        others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
-    for name in (str(path.relative_to(ROOT)) for path in found):
+    measured = {name: [*of_experiment(name), *of_image()] for name in experiment_names()}
+    drawn = {f"the figure of {name}": of_figure(name) for name in [*experiment_names(), *answers()]}
+    others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
+    for path in (path.relative_to(ROOT) for path in found):
+        name = str(PROJECT / path)
         again = [*_readers(name, drawn, "every figure"), *(other for other, read in others.items() if name in read)]
-        yield Reruns(name, _readers(name, measured, "every experiment"), again)
+        yield Reruns(str(path), _readers(name, measured, "every experiment"), again)
 
 
 def _readers(file: str, jobs: Mapping[str, Sequence[str]], every: str) -> list[str]:

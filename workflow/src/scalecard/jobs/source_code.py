@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from scalecard.hardware.locked import PROJECT
+
 PACKAGE = "scalecard"
-SOURCES = Path("workflow/src") / PACKAGE  # relative to the project, as Snakemake compares its inputs
+SOURCES = PROJECT / "workflow" / "src" / PACKAGE
 DEFINITION = re.compile(r"^(?:@|def |class |async def )", re.MULTILINE)
 IMPORT = re.compile(r"\bimport\b")
 

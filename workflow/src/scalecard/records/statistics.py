@@ -7,9 +7,8 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import median, stdev
-
-import scipy  # imports scipy.special once it is used; scipy.stats would cost every process that measures a second
 
 CONFIDENCE = 0.95
 MARGIN = 0.01
@@ -66,14 +65,18 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
     return Interval(float(low), float(high))
 
 
-@functools.cache  # scipy takes some milliseconds, and a comparison of 800 cases asks thousands of times
+@functools.cache  # a comparison of 800 cases asks thousands of times
 def _ranks_of_interval(count: int, confidence: float) -> tuple[int, int] | None:
     """Which of `count` sorted samples, from 0, are the limits: they depend on nothing else.
 
     The lower one is the last below which, by the binomial distribution, the median lies with less than `tail`.
     """
-    tail = (1 - confidence) / 2
-    low = int((scipy.special.bdtr(range(count), count, 0.5) < tail).sum()) - 1
+    tail = math.ceil(Fraction((1 - confidence) / 2) * 2**count)  # of so many equally likely sides of the median
+    low, ways, below = -1, 1, 1  # `ways` in which `low` + 1 samples lie below the median, and at most as many
+    while below < tail:
+        low += 1
+        ways = ways * (count - low) // (low + 1)
+        below += ways
     return None if low < 0 else (low, count - 1 - low)
 
 
@@ -102,6 +105,8 @@ def between(processes: Sequence[Sequence[float]], confidence: float = CONFIDENCE
         return None
     if len(processes) >= FEWEST:
         return median_interval([median(samples) for samples in processes], confidence)
+    import scipy  # a host that only starts containers has none; scipy.stats would cost each that measures a second
+
     logs = [math.log(median(samples)) for samples in processes]
     half = float(scipy.special.stdtrit(len(logs) - 1, (1 + confidence) / 2)) * stdev(logs) / math.sqrt(len(logs))
     centre = median(logs)

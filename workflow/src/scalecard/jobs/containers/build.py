@@ -18,11 +18,13 @@ from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
+from scalecard.hardware.locked import PROJECT, locked_version
 from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.vendors.nvidia import PACKAGES as PACKAGES_OF_CUDA
 from scalecard.jobs.containers import engines, launch
 from scalecard.jobs.containers.engines import Marker
 
-CONTEXT = Path("docker")
+CONTEXT = PROJECT / "docker"
 LOCK = CONTEXT / "requirements.lock"
 PACKAGES = {suffix: CONTEXT / f"packages.{suffix}" for suffix in ("Dockerfile", "def", "sh")}
 HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` writes such a file"
@@ -125,7 +127,7 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
     # HEAD changes with every edit of the code.
     last = Missing().ask("revision", git, "log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
     arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": last, "LOCK_HASH": lock_hash()}
-    arguments |= wanted["build_args"]
+    arguments |= cuda_versions() | wanted["build_args"]
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
     if image:
@@ -160,6 +162,13 @@ def _pull(command: Sequence[str]) -> None:
         _run(command)
     except BuildFailed as error:
         raise NoBaseImage(str(error)) from error
+
+
+def cuda_versions() -> dict[str, str]:
+    """What the lock makes the image a CUDA container of, by build argument, and the oldest CUDA of a driver for it."""
+    cuda, cudnn, nccl = (locked_version(PACKAGES_OF_CUDA[name]) for name in ("cuda", "cudnn", "nccl"))
+    oldest = f"{cuda.partition('.')[0]}.0"  # drivers run every minor version of a major one
+    return {"CUDA_VERSION": cuda, "CUDNN_VERSION": cudnn, "NCCL_VERSION": nccl, "OLDEST_CUDA": oldest}
 
 
 def lock_hash() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scalecard.hardware import environment, isolation
+from scalecard.hardware.locked import PROJECT
 from scalecard.jobs.containers.engines import Marker
 
 ALLOWED = (
@@ -58,13 +59,14 @@ def inside(marker: Marker, *, project: Path, writable: Sequence[Path], gpus: boo
     settings = [path for path in (NCCL_CONF, *files.values(), NCCL_TOPOLOGY) if path.is_file()]
     if settings and not online:
         variables |= LOOPBACK  # a variable precedes NCCL's files
+    root = Path(os.path.normpath(project / PROJECT))
     mounts = [
-        Mount(project),
+        *map(Mount, dict.fromkeys([root, project])),
         *(Mount(path, writable=True) for path in (*writable, isolation.LOCK)),
         *map(Mount, settings),
     ]
     variables |= {
-        "PYTHONPATH": str(project / "workflow" / "src"),
+        "PYTHONPATH": str(root / "workflow" / "src"),
         "PYTHONNOUSERSITE": "1",
         "SCALECARD_IMAGE_DIGEST": marker.digest or "",
         "SCALECARD_ENGINE": marker.engine,

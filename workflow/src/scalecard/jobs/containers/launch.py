@@ -8,6 +8,7 @@ signals go to the engine and the exit status is its own.
 """
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import sys
@@ -59,10 +60,20 @@ def has_gpus() -> bool:
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
 
 
-def fetch(dataset: str, folder: Path) -> None:
-    """Download the training images on the host: the container has no network. The experiment reports a failure."""
-    if dataset in ("auto", "fashion-mnist") and not (folder / "FashionMNIST").exists():
-        subprocess.run([sys.executable, "-m", "scalecard", "fetch", "--data-dir", str(folder)], check=False)
+def fetch(dataset: str, folder: Path, marker: Marker) -> None:
+    """Download the training images on the host, as what measures has no network; the experiment reports a failure.
+
+    A host without PyTorch does it in a container that has the host's.
+    """
+    if dataset not in ("auto", "fashion-mnist") or (folder / "FashionMNIST").exists():
+        return
+    command = ["-m", "scalecard", "fetch", "--data-dir", str(folder.resolve())]
+    here = Call([sys.executable, *command], os.environ)
+    if importlib.util.find_spec("torch") is None:
+        here = call(
+            marker, ["python", *command], project=Path.cwd(), writable=[folder.resolve()], gpus=False, online=True
+        )
+    subprocess.run(here.argv, env=here.environment, check=False)
 
 
 class Unusable(ValueError):
@@ -107,7 +118,7 @@ def main() -> None:
             folder.mkdir(parents=True, exist_ok=True)
         isolation.make_lock_file()
         if os.environ.get("SCALECARD_NODE", "0") == "0":  # only the first of the nodes, which share the folder
-            fetch(args.fetch, args.data)
+            fetch(args.fetch, args.data, marker)
     online = os.environ.get("SCALECARD_NODES", "1") != "1"
     made = call(marker, command, project=Path.cwd(), writable=writable, gpus=has_gpus(), online=online)
     os.execvpe(made.argv[0], made.argv, made.environment)

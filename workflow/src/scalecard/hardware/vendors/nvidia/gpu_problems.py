@@ -3,11 +3,13 @@
 No torch here: the workflow asks on every start. What PyTorch itself sees is compared in runtime.py.
 """
 
+import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from scalecard.hardware.locked import locked_version
 from scalecard.hardware.optional_facts import Missing, version_of
 from scalecard.hardware.vendors.nvidia import nvml
 
@@ -33,6 +35,9 @@ def problems() -> list[str]:
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None and wanted.split(",")[0].strip() in HIDE_ALL:
         return []
+    if nvml.NO_LIBRARY:
+        here = any((DEVICES / name).exists() for name in ("nvidiactl", "dxg"))
+        return [f"a GPU is here, but {nvml.NO_LIBRARY}. Install it, or {ON_THE_CPU}"] if here else []
     missing = Missing()
     with nvml.session(missing) as gpus:
         listed = nvml.listed() if gpus or "gpus" not in missing.reasons else []
@@ -97,8 +102,12 @@ def _cut(gpus: Sequence[nvml.NvidiaGpu]) -> Iterator[str]:
 
 
 def _old_driver() -> Iterator[str]:
-    """The driver must support the CUDA version that the installed PyTorch brings; unknown if it brings none."""
-    brought, supported = Missing().ask("cuda", version_of, PACKAGES["cuda"]), nvml.cuda_version()
+    """The driver must support the CUDA version that the installed PyTorch brings; unknown if it brings none.
+
+    Without PyTorch it is the image's.
+    """
+    brings = version_of if importlib.util.find_spec("torch") else locked_version
+    brought, supported = Missing().ask("cuda", brings, PACKAGES["cuda"]), nvml.cuda_version()
     if brought and supported is not None and supported < (needed := int(brought.split(".")[0])):
         oldest = f" (driver {OLDEST_DRIVER[needed]} or newer)" if needed in OLDEST_DRIVER else ""
         yield (

@@ -13,14 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import pynvml
+try:
+    import pynvml
+except ModuleNotFoundError:  # needed only where there is a GPU; gpu_problems.py says so
+    pynvml = None
 
 from scalecard.hardware.optional_facts import Missing, gpu_key
 from scalecard.hardware.vendors.protocol import SWITCH
 from scalecard.records.record import POWER_CAP, Slowdown
 
-Missing.unanswered.add(pynvml.NVMLError)
+if pynvml:
+    Missing.unanswered.add(pynvml.NVMLError)
 
+NO_LIBRARY = "" if pynvml else "nvidia-ml-py, which reads the driver, is missing (`pip install nvidia-ml-py`)"
 # By NVML's bits. A power cap is normal, and only reported.
 CLOCK_REASONS = {
     0x8: Slowdown.HARDWARE,
@@ -208,6 +213,9 @@ def session(missing: Missing | None = None) -> Iterator[list[NvidiaGpu]]:
 
 
 def _started(missing: Missing) -> bool:
+    if NO_LIBRARY:
+        missing.reasons["gpus"] = NO_LIBRARY
+        return False
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
