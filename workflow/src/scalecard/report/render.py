@@ -19,7 +19,17 @@ from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.report import answers, changes_section, first_screen, pages, record_table, section, sections, toc
+from scalecard.report import (
+    answers,
+    changes_section,
+    first_screen,
+    pages,
+    record_table,
+    section,
+    sections,
+    textbook,
+    toc,
+)
 from scalecard.report.history import trend_section
 from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
@@ -161,6 +171,7 @@ def render(
         "others": others_table(brief, list(by_name)),
         "trend": _trend(history, figures, platforms[0]) if history else None,
         "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
+        "glossary": textbook.glossary(),
     }
     return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
 
@@ -271,6 +282,8 @@ def _page(
         ),
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),
+        "textbook": textbook.items(name),
+        "pictures": textbook.pictures(name),
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
         "states": [(own[0].platform, own[0].state)] if own[0].state else [],
