@@ -171,7 +171,6 @@ def render(
         "others": others_table(brief, list(by_name)),
         "trend": _trend(history, figures, platforms[0]) if history else None,
         "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
-        "glossary": textbook.glossary(),
     }
     return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
 
@@ -179,7 +178,7 @@ def render(
 def _said_of_all(
     known: Sequence[Section], platforms: Sequence[str], figures: Path, settings: Settings, left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """What rests on several experiments: the findings to begin with, the answers, and what differs from others."""
+    """What no experiment has alone: the findings to begin with, the answers, what differs from others, and words."""
     results, mine = [s.result for s in known], {s.name: s for s in known if s.platform == platforms[0]}
     current = [mine[name] for name in toc.in_order(mine)]  # so that health leads
     replies = every_answer([s.result for s in current], settings, left_out)
@@ -205,6 +204,7 @@ def _said_of_all(
             for answer in replies
         ],
         "changes": [part for part in changes if part],
+        "glossary": textbook.glossary(),
         "provenance": [_environment([r for r in results if r.platform == platform]) for platform in platforms],
     }
 
