@@ -89,7 +89,7 @@ def is_case(axis: str, value: Any, experiment: str) -> bool:
 
 
 def is_known(code: str, experiment: str) -> bool:
-    """A place in the package, a case, an axis, an experiment, or a key of config.yaml."""
+    """A place in the package, a case, an axis, an experiment, a key of config.yaml, or a metric."""
     if "::" in code:
         return is_defined(code)
     if pairs := re.findall(r'(\w+)=("[^"]+"|\S+)', code):
@@ -97,7 +97,8 @@ def is_known(code: str, experiment: str) -> bool:
     if ": {" in code:
         ((workload, settings),) = yaml.safe_load(code).items()
         return (PACKAGE / f"workloads/builtin/{workload}.py").exists() and set(settings) <= {"batch_size"}
-    return code in {*sections.names(), *Axes.__annotations__, *CONFIG["experiments"][experiment]}
+    known = {*sections.names(), *Axes.__annotations__, *CONFIG["experiments"][experiment]}
+    return code in known or (code.endswith("_time") and code in texts(PACKAGE / f"experiments/{experiment}.py"))
 
 
 @pytest.mark.parametrize("row", list(rows()), ids=lambda row: str(row.number))
