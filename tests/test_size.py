@@ -28,6 +28,7 @@ SHORT = {
     "measuring/whole_numbers.py": "collectives of all rooms are proven with it",
     "parallel/device_mesh.py": "pipelines take it without FSDP",
     "report/history/layout.py": "the workflow asks it at every start, and imports no more",
+    "report/textbook.py": "what the page has of docs/",
     "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet18.py": "one workload a file",
     "workloads/builtin/resnet18_eighth.py": "one workload a file",

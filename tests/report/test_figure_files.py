@@ -183,6 +183,16 @@ def test_panels_above_one_another_stay_together() -> None:
     plt.close(figure)
 
 
+def test_a_path_keeps_its_numbers_apart() -> None:
+    figure, axes = plt.subplots()
+    axes.plot([0, 1])
+    drawn = svg.as_html(figure, "trend")
+    plt.close(figure)
+    moves = re.findall(r"[ML][^A-Za-z]*", "".join(re.findall(r' d="([^"]*)"', drawn)))
+    assert len(moves) > 20
+    assert [move for move in moves if not re.fullmatch(r"[ML]-?[\d.]+ -?[\d.]+", move)] == []
+
+
 def test_a_small_line_goes_up_to_the_speed_up_and_the_ideal_to_the_corner() -> None:
     """Four times on eight devices: half as high as the ideal."""
     drawn = sparkline([(1, 1.0), (8, 4.0)])

@@ -34,7 +34,7 @@ def test_it_opens_offline_without_errors(page: Page, html: Path) -> None:
         box = page.locator(f"#{name} .plot svg").first.bounding_box()
         assert box is not None
         assert box["width"] > 300
-        assert page.locator(f"#{name} [role=img]").get_attribute("aria-label")
+        assert page.locator(f"#{name} .plot[role=img]").get_attribute("aria-label")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

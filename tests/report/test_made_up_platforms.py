@@ -163,6 +163,31 @@ def test_a_student_finds_the_books_value_the_chapter_and_what_to_doubt(page: Pag
     assert page.locator("#dp_scratch a[href^='https://d2l.ai/']").count() == 1
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_student_finds_pictures_of_the_ways_to_split_the_textbooks_items_and_the_words(
+    browser: Browser, two_cards: Path, width: int, scheme: str
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(two_cards.as_uri())
+    assert page.locator(".ways svg").count() == 4, "each once"
+    assert not page.locator(".ways svg").first.is_visible()
+    page.locator("#dp_scratch .ways summary").click()
+    for picture in page.locator("#dp_scratch .ways svg").all():
+        box = picture.bounding_box()
+        assert box
+        assert 250 < box["width"] < width - box["x"]
+        assert box["height"] > 90
+    ink = "getComputedStyle(document.querySelector('#dp_scratch .ways svg text')).fill"
+    assert page.evaluate(ink) == page.evaluate("getComputedStyle(document.body).color")
+    page.locator("#dp_scratch summary", has_text="item by item").click()
+    row = page.locator("#dp_scratch tr", has_text="try_all_gpus")
+    assert row.locator("code").all_inner_texts() == ["try_all_gpus", "hardware/devices.py::open_devices"]
+    page.locator("#dp_scratch a", has_text="glossary").click()
+    page.locator("#glossary summary").click()
+    assert "[3, 3] on both" in page.locator("#glossary dd").first.inner_text()
+    page.close()
+
+
 def test_a_section_shows_a_verdict_a_figure_and_three_findings_and_folds_the_rest(page: Page, two_cards: Path) -> None:
     page.goto(two_cards.as_uri())
     section = page.locator("#copy_cost")

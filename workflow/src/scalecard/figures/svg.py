@@ -30,6 +30,8 @@ SLIM = [
         (r"> <", "><"),
     )
 ]
+DATA = re.compile(r' d="[^"]*"')
+COMMAND = re.compile(r' ?([A-Za-z"]) ?')  # of a path, or its end: numbers need no space beside them
 STYLE = re.compile(r'style="([^"-][^"]*)"')
 POINT = re.compile(rf'<g id="{points.MARK}(\d+)">')
 MISSING = '<p class="warning">This figure could not be drawn; its log says why.</p>'  # in its place, for the page
@@ -65,6 +67,7 @@ def _slim(svg: str) -> str:
     """A third as long: without what says nothing, and each style once. A tenth of a pixel is fine enough."""
     for pattern, instead in SLIM:
         svg = pattern.sub(instead, svg)
+    svg = DATA.sub(lambda found: " " + COMMAND.sub(r"\1", found[0]), svg)
     names: dict[str, str] = {}
 
     def named(found: re.Match[str]) -> str:

@@ -84,11 +84,12 @@ def histories(platform: str) -> list[str]:
 
 
 def of_report() -> list[str]:
-    """What `scalecard report` executes, the templates and the published figures."""
+    """What `scalecard report` executes, the templates, the published figures and what it shows of docs/."""
     modules = [f"report.sections.{name}" for name in _modules("sections")]
     modules += [f"report.answers.{name}" for name in answers()]
     templates = sorted(str(path) for path in TEMPLATES.glob("*.*") if path.suffix != ".rst")
-    return [*_files("report.render", *modules), *templates, *_reference()]
+    shown = ["docs/glossary.md", "docs/textbook.md"]
+    return [*_files("report.render", *modules), *templates, *_reference(), *shown]
 
 
 def answers() -> list[str]:

@@ -30,8 +30,7 @@ class ScratchDataParallel:
 
     def step(self, batch: Batch | Task) -> None:
         """One SGD step on a batch of (images, labels), which may be on any device, or the Task that makes it."""
-        count = len(self.devices)
-        shards = [d.submit(_shard, batch, index, count, d.torch) for index, d in enumerate(self.devices)]
+        shards = split_batch(self.devices, batch)
         gradients = [
             device.submit(_gradients, parameters, shard)
             for device, parameters, shard in zip(self.devices, self.replicas, shards, strict=True)
@@ -46,7 +45,14 @@ class ScratchDataParallel:
         return scores
 
 
+def split_batch(devices: Sequence[Device], batch: Batch | Task) -> list[Task]:
+    """Scatter (images, labels): on every device its shard, consecutive rows; the first shards may be one row longer."""
+    count = len(devices)
+    return [d.submit(_shard, batch, index, count, d.torch) for index, d in enumerate(devices)]
+
+
 def _shard(batch: Batch, index: int, count: int, device: torch.device) -> Batch:
+    assert len(batch[0]) == len(batch[1]), f"{len(batch[0])} images and {len(batch[1])} labels"
     images, labels = (
         keep_until_copied(part.tensor_split(count)[index]).to(device, non_blocking=True) for part in batch
     )

@@ -19,7 +19,17 @@ from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, refuse_mixed_machines
 from scalecard.records.record import Result
-from scalecard.report import answers, changes_section, first_screen, pages, record_table, section, sections, toc
+from scalecard.report import (
+    answers,
+    changes_section,
+    first_screen,
+    pages,
+    record_table,
+    section,
+    sections,
+    textbook,
+    toc,
+)
 from scalecard.report.history import trend_section
 from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
@@ -168,7 +178,7 @@ def render(
 def _said_of_all(
     known: Sequence[Section], platforms: Sequence[str], figures: Path, settings: Settings, left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """What rests on several experiments: the findings to begin with, the answers, and what differs from others."""
+    """What no experiment has alone: the findings to begin with, the answers, what differs from others, and words."""
     results, mine = [s.result for s in known], {s.name: s for s in known if s.platform == platforms[0]}
     current = [mine[name] for name in toc.in_order(mine)]  # so that health leads
     replies = every_answer([s.result for s in current], settings, left_out)
@@ -194,6 +204,7 @@ def _said_of_all(
             for answer in replies
         ],
         "changes": [part for part in changes if part],
+        "glossary": textbook.glossary(),
         "provenance": [_environment([r for r in results if r.platform == platform]) for platform in platforms],
     }
 
@@ -271,6 +282,8 @@ def _page(
         ),
         "book": own[0].beside_the_book,
         "chapters": published_figures.chapters(name),
+        "textbook": textbook.items(name),
+        "pictures": textbook.pictures(name),
         "scale": own[0].scale_notes,
         "warnings": [(r.platform, warning) for r in results for warning in r.warnings],
         "states": [(own[0].platform, own[0].state)] if own[0].state else [],
