@@ -162,6 +162,28 @@ def test_the_tutorials_split_sizes_and_the_best(make_result: Callable[..., Resul
     ]
 
 
+def test_what_is_timed_as_printed_stands_beside_the_book_in_the_place_of_ours(
+    make_result: Callable[..., Result],
+) -> None:
+    """By its own code a batch takes 1.5 s on one device, and three in micro-batches of 20 3 s: 50 % more."""
+    case: Case = {"batch_size": 120, "image_size": 128}
+    cut: Case = {**case, "devices": 2, "cut": "after layer2"}
+    records = [
+        timed([seconds + extra] * 7, metric=metric, strategy=name, split_size=size, **where)
+        for metric, extra in (("step_time", 0.0), ("printed_time", 0.5))
+        for name, size, seconds, where in (
+            ("single device", 120, 1.0, case),
+            ("model parallel", 120, 1.25, cut),
+            ("textbook", 20, 0.5, cut),
+        )
+    ]
+    made = make_result(records, experiment="pipeline", spec=json.loads(block("pipeline")))
+    found = rows(made)
+    assert "Pipelined | 2 GPUs, split size 20 | 2.51 s | 3 s" in found
+    assert "Pipelined, more than one GPU by | 2 GPUs, split size 20 | 49 % | 50 %" in found
+    assert "drawing the inputs" not in Section.of(made).beside_the_book.note
+
+
 def test_a_cards_own_rates_stand_beside_the_same_card_and_are_judged(make_result: Callable[..., Result]) -> None:
     """Of eight H100s: 2^28 bytes in 1.4 ms are 1.75 * 2^28 / 1.4e-3 = 336 GB/s, 9 % less than NCCL's maintainer says.
 
