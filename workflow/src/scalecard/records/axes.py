@@ -16,6 +16,10 @@ RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "grap
 BASELINE = "float32"  # without any
 MemoryKind = Literal["parameters", "gradients", "optimizer", "activations", "rest"]
 MEMORY: tuple[MemoryKind, ...] = get_args(MemoryKind)  # what a device's memory is used for, in the order of figures
+# To train an epoch: with the textbook's loader and its synchronisation after every batch, with the latter alone, or as
+# all others are trained, on resident images.
+Way = Literal["as printed", "synchronised", "resident"]
+WAYS: tuple[Way, ...] = get_args(Way)
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 # Axes, and settings of config.yaml, whose values are sizes in bytes.
 IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
@@ -113,6 +117,12 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     tf32: Annotated[Positive, RUNG]
     unit: Annotated[Name, Field(description="what a workload counts: samples or tokens")]
     units: Annotated[Positive, Field(description="samples or tokens in a step, over all ranks")]
+    way: Annotated[
+        Way,
+        Field(
+            description="to train an epoch, where that is what varies: as the textbook prints it, or two steps nearer"
+        ),
+    ]
     workers: Annotated[Index, Field(description="processes of a loader; 0: the training's own reads")]
     workload: Annotated[
         Name,

@@ -71,6 +71,7 @@ class Topic(IntEnum):
     PLAYED_PIPELINE = auto()
     PARTITIONS = auto()
     TEXTBOOK_PIPELINE = auto()
+    AS_PRINTED = auto()
     HYBRID_AVERAGING = auto()
     OTHER_COPIES = auto()
     MISSING_TERMS = auto()
