@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
+from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE
 from scalecard.experiments import dp_scratch
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Record
@@ -53,3 +54,17 @@ def test_devices_that_are_not_there_are_skipped_with_the_reason(machine: Machine
     found = measured(machine, as_printed=[300])
     assert found["epoch_time", 300, None].note == f"needs 300 devices, this machine has {machine.num_devices}"
     assert not [way for _, _, way in found if way]
+
+
+def test_the_framework_takes_its_turn_and_is_skipped_where_it_would_do_nothing(
+    machine: Machine, few_images: None
+) -> None:
+    found = measured(machine, as_printed=[1, 2])
+    one, several = (found["epoch_time", devices, "concise"] for devices in (1, 2))
+    assert one.telemetry[0].rounds_id == found["epoch_time", 1, "resident"].telemetry[0].rounds_id
+    counted = {count.name: count.counted for count in one.work}
+    assert (counted["samples"], counted["updates"]) == (IMAGES, STEPS)
+    assert counted["FLOPs"] == next(
+        count.counted for count in found["epoch_time", 1, None].work if count.name == "FLOPs"
+    )
+    assert (several.status, several.note) == ("skipped", CPU_NOTE)

@@ -3,7 +3,8 @@
 LeNet from raw tensors on 1..N devices at the same batch and learning rate (strong scaling): seconds per epoch, and
 test accuracy after each. The runs on different numbers of devices take turns, epoch by epoch. Then epochs as the
 textbook prints them, with its DataLoader and a synchronisation after every batch, take turns with ours, and with ones
-of ours with the latter alone: what makes up the textbook's times? The training steps are ours in all of them.
+of ours with the latter alone: what makes up the textbook's times? The training steps are ours in all of them. A module
+with PyTorch's optimizer, and nn.DataParallel on several devices, trains the same LeNet in these turns.
 
 The answer would be wrong if more devices computed something else (an epoch is compared with a plain loop's, in float64
 on up to four devices for both all-reduces, and as timed), if an epoch left out images (its operations, updates and
@@ -22,6 +23,7 @@ import torch
 from annotated_types import Len
 
 from scalecard import progress
+from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch, wrapped_epoch
 from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
@@ -83,12 +85,16 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         printed = [num for num in spec.as_printed if num <= len(used)]
         for num in in_equal_parts([0, *printed], label=lambda num: _label(num, len(devices)), headline=1):
             if num:
-                ways = [variant(num, way) for way in WAYS]
+                ways = [variant(num, way) for way in WAYS if way != "concise"]
+                if num == 1 or not machine.emulated:
+                    ways.append(_concise(spec, dataset, devices[0], case, num))
+                else:
+                    yield Record.skipped(_case_of(case, num, "concise"), CPU_NOTE, metric="epoch_time")
                 timings = time_epochs(ways, num_epochs=FEWEST, devices=used)
                 epochs = (timing.record("epoch_time") for timing in timings)
             else:
                 epochs = epoch_records([variant(num, None) for num in counts], num_epochs=spec.epochs, devices=used)
-            yield from guarded(epochs, case, metric="epoch_time")
+            yield from guarded(epochs, _case_of(case, num), metric="epoch_time")
     for num in sorted({2, *spec.as_printed}):
         if num > machine.num_devices:
             note = f"needs {num} devices, this machine has {machine.num_devices}"
@@ -101,12 +107,29 @@ def _label(printed_on: int, available: int) -> str:
     return f"proving equality on up to {available} devices, then epochs"
 
 
+def _case_of(case: Case, num_devices: int, way: Way | None = None) -> Case:
+    return {**({"devices": num_devices} if num_devices else {}), **case, **({"way": way} if way else {})}
+
+
+def _concise(spec: Spec, dataset: datasets.Dataset, first: Device, case: Case, num_devices: int) -> Variant:
+    """The same LeNet as a module. No device has fewer samples in a step of the proof than the hand-written one's."""
+    workload = built_in("lenet", seed=spec.seed, lr=spec.lr, batch_size=spec.batch_size)
+    at = WrappedEpoch(workload, num_devices)
+    return Variant(
+        name=f"{progress.counted(num_devices, 'device')}, concise",
+        case=_case_of(case, num_devices, "concise"),
+        build=partial(wrapped_epoch, first, dataset, False),
+        proven_at=at.proven_at(each=CHECK_BATCH - 1, check_steps=spec.check_steps),
+        timed_at=at,
+    )
+
+
 def _variant(
     spec: Spec, build: Callable[[Setting], Subject], case: Case, available: int, num_devices: int, way: Way | None
 ) -> Variant:
     return Variant(
         name=", ".join(filter(None, [progress.counted(num_devices, "device"), way])),
-        case={"devices": num_devices, **case, **({"way": way} if way else {})},
+        case=_case_of(case, num_devices, way),
         build=build,
         proven_at=_proven_at(spec, num_devices, available, way),
         timed_at=Setting(num_devices, "naive", spec.batch_size, None, way),

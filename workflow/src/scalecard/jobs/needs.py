@@ -144,7 +144,7 @@ def _dp_scratch(setup: Setup) -> Need:
     """One thread launches for all devices, so an epoch on more of them is not shorter. Then those as printed."""
     need = Need(seconds=10 + setup.epochs(["lenet"], setup.layouts, fixed=1.0))
     printed = [] if setup.headline else [num for num in setup["as_printed"] if num <= setup.devices]
-    of_each = sum(EPOCH[way] for way in ("lenet as printed", "lenet", "lenet"))  # and one to count
+    of_each = sum(EPOCH[way] for way in ("lenet as printed", "lenet", "lenet", "lenet"))
     return need + Need(seconds=(FEWEST + 1) * of_each * len(printed) * setup.images)
 
 

@@ -16,9 +16,9 @@ RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "grap
 BASELINE = "float32"  # without any
 MemoryKind = Literal["parameters", "gradients", "optimizer", "activations", "rest"]
 MEMORY: tuple[MemoryKind, ...] = get_args(MemoryKind)  # what a device's memory is used for, in the order of figures
-# To train an epoch: with the textbook's loader and its synchronisation after every batch, with the latter alone, or as
-# all others are trained, on resident images.
-Way = Literal["as printed", "synchronised", "resident"]
+# To train an epoch: with the textbook's loader and its synchronisation after every batch, with the latter alone, as all
+# others are trained, on resident images, or so with a module and nn.DataParallel instead of code written by hand.
+Way = Literal["as printed", "synchronised", "resident", "concise"]
 WAYS: tuple[Way, ...] = get_args(Way)
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 # Axes, and settings of config.yaml, whose values are sizes in bytes.
@@ -119,9 +119,7 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     units: Annotated[Positive, Field(description="samples or tokens in a step, over all ranks")]
     way: Annotated[
         Way,
-        Field(
-            description="to train an epoch, where that is what varies: as the textbook prints it, or two steps nearer"
-        ),
+        Field(description="to train an epoch, where that is what varies"),
     ]
     workers: Annotated[Index, Field(description="processes of a loader; 0: the training's own reads")]
     workload: Annotated[

@@ -72,6 +72,7 @@ class Topic(IntEnum):
     PARTITIONS = auto()
     TEXTBOOK_PIPELINE = auto()
     AS_PRINTED = auto()
+    BY_HAND = auto()
     HYBRID_AVERAGING = auto()
     OTHER_COPIES = auto()
     MISSING_TERMS = auto()

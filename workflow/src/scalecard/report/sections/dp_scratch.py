@@ -4,7 +4,7 @@ Left: how many times as fast an epoch is as on one device, at the same batch (st
 dotted is as many times as there are devices. Right: test accuracy after each epoch on one device and on the most; the
 curves should coincide, because the devices only share the work. With one device there is the accuracy alone. Below: an
 epoch as the textbook prints it, with its DataLoader and a synchronisation after every batch, one with the latter alone,
-and ours.
+and ours, and one of a module or, on several devices, by nn.DataParallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,11 @@ from scalecard.analysis import formatting
 from scalecard.analysis.epoch_parts import EpochParts, epoch_parts
 from scalecard.figures import charts, points
 from scalecard.progress import counted
+from scalecard.records.axes import WAYS, Way
 from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured
+
+NAMES: dict[Way, str] = {"resident": "ours"}
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -45,22 +48,19 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _bars(results: Sequence[Result]) -> list[points.Point]:
-    """The epoch as printed, without its loader, and ours; of several platforms on one device alone."""
+    """The epoch as printed, without its loader, ours, and the framework's; of several platforms on one device alone."""
     return [
-        points.timed(result, record, series="", x=f"{name}, {counted(found.devices, 'device')}")
+        points.timed(result, record, series="", x=f"{NAMES.get(way, way)}, {counted(devices, 'device')}")
         for result in results
-        for found in list(epoch_parts(result))[: 1 if len(results) > 1 else None]
-        for name, record in (
-            ("as printed", found.printed),
-            ("synchronised", found.synchronised),
-            ("ours", found.resident),
-        )
+        for devices in ([1] if len(results) > 1 else result.spec.get("as_printed", ()))
+        for way in WAYS
+        for record in result.select("epoch_time", way=way, devices=devices)
     ]
 
 
 def findings(result: Result) -> list[Finding]:
     """The speed-up on N devices, whether the accuracy is the same, and what the textbook's own epoch spends."""
-    return [*_speed(result), *map(_as_printed, epoch_parts(result))]
+    return [*_speed(result), *map(_as_printed, epoch_parts(result)), *_by_hand(result)]
 
 
 def _speed(result: Result) -> list[Finding]:
@@ -99,6 +99,18 @@ def _as_printed(parts: EpochParts) -> Finding:
         f" synchronisation after every batch, and {formatting.share(parts.training)} the training."
     )
     return Finding(text=text, topic=Topic.AS_PRINTED)
+
+
+def _by_hand(result: Result) -> Iterator[Finding]:
+    """The hand-written way beside the framework's, in the same turns: on the most devices, which may be one."""
+    for concise in formatting.largest(result.select("epoch_time", way="concise"), "devices"):
+        count = concise.integer("devices")
+        if ours := result.find("epoch_time", devices=count, way="resident"):
+            by_hand, framework = "written by hand", "a module with PyTorch's optimizer"
+            if count > 1:
+                by_hand, framework = f"by hand-written data parallelism on {count} devices", "nn.DataParallel"
+            told = formatting.versus(f"An epoch of LeNet {by_hand}", ours.over(concise), f"one of {framework}")
+            yield Finding(text=f"{told}: {formatting.time(ours)} and {formatting.time(concise)}.", topic=Topic.BY_HAND)
 
 
 def published(result: Result) -> dict[str, float]:
