@@ -32,6 +32,7 @@ SHORT = {
     "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet18.py": "one workload a file",
     "workloads/builtin/resnet18_eighth.py": "one workload a file",
+    "workloads/builtin/resnet18_printed.py": "one workload a file",
     "workloads/builtin/resnet18_quarter.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/resnet26_quarter.py": "one workload a file",

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.axes import WAYS, Case
+from scalecard.records.axes import PRINTED, WAYS, Case
 from scalecard.records.record import Check, Count, Record, Result, Telemetry
 
 from support.blocks import block
@@ -152,6 +152,11 @@ def _dp_concise(spec: Settings) -> Iterator[Kind]:
             metric,
             {"workload": spec["model"], "devices": devices, "batch_size": batch, "lr": lr, "data": "synthetic"},
         )
+    small, large = ({"batch_size": spec["batch_sizes"][n], "lr": spec["lrs"][n]} for n in (0, -1))
+    runs = ((PRINTED, "not lazy", small), (PRINTED, "all", small), (spec["model"], "all", small))
+    for name, start, own in (*runs, (PRINTED, "second run", small), (PRINTED, "second run", large)):
+        for metric in ("epoch_time", "accuracy"):
+            yield metric, {"workload": name, "devices": 1, **own, "data": "synthetic", "start": start}
 
 
 def _ddp(spec: Settings) -> Iterator[Kind]:

@@ -2,7 +2,12 @@
 
 The ResNet-18 variant over the whole grid of batch size, learning rate and number of devices. The textbook compares
 one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); the grid also has one device at 512 and
-0.2, to separate the effect of the devices from that of batch size and learning rate.
+0.2, to separate the effect of the devices from that of batch size and learning rate. On more devices both grow with
+their number.
+
+Then the textbook's two runs, both on one device: its own residual blocks, of which the first run leaves lazy layers
+with PyTorch's initialisation, and the second run goes on with the first one's net, whose weights it draws anew. From
+one to the other one thing changes at a time; torchvision's blocks train beside them.
 
 The answer would be wrong if DataParallel computed something else (an epoch is compared with a plain loop's, in float64
 with batch normalisation in eval mode because per-device statistics are a different function, and as timed), if an epoch
@@ -10,22 +15,24 @@ left out images (they are counted), or if it were a silent no-op, as it is on a 
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from torch import Tensor
 
 from scalecard import progress
 from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch, wrapped_epoch
-from scalecard.hardware.devices import open_devices
+from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.epochs import epoch_records
+from scalecard.measuring.epochs import epoch_records, time_epochs
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.records.axes import Case
+from scalecard.records.axes import PRINTED, Case, Start, rate_for
 from scalecard.records.record import Record
 from scalecard.workloads import datasets
 from scalecard.workloads.workload import built_in
@@ -40,6 +47,8 @@ class Spec(Common):
     train_images: Positive | None
     test_images: Positive | None
     check_steps: Positive
+    run_epochs: Positive | None
+    run_images: Positive | None
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -50,12 +59,20 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         usable = [1] if machine.emulated else counts
         build = partial(wrapped_epoch, devices[0], dataset, True)
         pairs = min(len(spec.batch_sizes), len(spec.lrs))
-        for batch_size, lr in in_equal_parts(
-            _grid(spec), label=lambda at: f"batch {at[0]}, lr {at[1]}", headline=pairs
-        ):
-            case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
+        grid = dict.fromkeys(_grid(spec), usable)
+        grown = {(spec.batch_sizes[0] * count, rate_for(spec.lrs[0], count)): [count] for count in usable}
+        settings = {**{at: own for at, own in grown.items() if at not in grid}, **grid}
+        order = [*list(grid)[:pairs], *(at for at in grown if at not in grid), *list(grid)[pairs:]]
+        last = [None] if spec.run_epochs else []
+        for at in in_equal_parts([*order, *last], label=_label, headline=pairs):
+            if at is None:
+                case: Case = {"workload": PRINTED, "devices": 1}
+                yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="epoch_time")
+                continue
+            batch_size, lr = at
+            case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
             workload = built_in(spec.model, seed=spec.seed, lr=lr, batch_size=batch_size)
-            variants = [_variant(spec, build, WrappedEpoch(workload, count), dataset.name) for count in usable]
+            variants = [_variant(spec, build, WrappedEpoch(workload, count), dataset.name) for count in settings[at]]
             epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
             yield from guarded(epochs, case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
@@ -67,6 +84,42 @@ def _grid(spec: Spec) -> list[tuple[int, float]]:
     """Batch sizes with learning rates; those that grow together, as the textbook's pair does, come first."""
     numbered = itertools.product(enumerate(spec.batch_sizes), enumerate(spec.lrs))
     return [(size, lr) for (i, size), (j, lr) in sorted(numbered, key=lambda at: at[0][0] != at[1][0])]
+
+
+def _label(at: tuple[int, float] | None) -> str:
+    return f"batch {at[0]}, lr {at[1]}" if at else "the textbook's two runs, one change at a time"
+
+
+def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> Iterator[Record]:
+    """Accuracies after each epoch: of the first run and what it may differ from, then of the second one's net."""
+    assert spec.run_epochs, "they are asked for"
+    images, share = (
+        dataset.limited(spec.run_images, None),
+        {"resnet18_quarter": 4, "resnet18_eighth": 8}.get(spec.model, 1),
+    )
+    small, large = ((spec.batch_sizes[place], spec.lrs[place]) for place in (0, -1))
+
+    def variant(name: str, start: Start, at: tuple[int, float], begun: Sequence[Tensor] = (), **values: Any) -> Variant:
+        workload = built_in(name, seed=spec.seed, lr=at[1], batch_size=at[0], **values)
+        build = partial(wrapped_epoch, devices[0], images, True, begun=begun)
+        made = _variant(spec, build, WrappedEpoch(workload, 1), dataset.name)
+        return replace(made, name=f"{name}, {start}, batch {at[0]}", case={**made.case, "start": start})
+
+    printed = partial(variant, PRINTED, share=share)
+    firsts = [
+        printed("not lazy", small, initialised="not lazy"),
+        printed("all", small),
+        variant(spec.model, "all", small),
+    ]
+    timings = time_epochs(firsts, num_epochs=spec.run_epochs, devices=devices)
+    first = timings[0].prepared
+    if first and not timings[0].failure:
+        begun = [tensor.detach().clone() for tensor in first.subject.state()]
+        seconds = [printed("second run", at, begun) for at in dict.fromkeys((small, large))]
+        timings += time_epochs(seconds, num_epochs=spec.run_epochs, devices=devices)
+    for timing in timings:
+        yield timing.record("epoch_time")
+        yield timing.accuracy_record()
 
 
 def _variant(spec: Spec, build: Callable[[WrappedEpoch], Subject], at: WrappedEpoch, data: str) -> Variant:

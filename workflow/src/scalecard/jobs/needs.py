@@ -33,6 +33,7 @@ UNITS = {"points": 2.0, "variants": 4.0, "launches": 12.0, "trials": 2.0, "compi
 WITH_FEWEST_ROUNDS = UNITS | {"points": 1.5, "variants": 3.0}
 # Of all of Fashion-MNIST on one device; with the textbook's loader it is assumed.
 EPOCH = {"lenet": 0.5, "lenet as printed": 3.0, "resnet18": 7.5}
+RUNS = 5  # of the textbook's ResNet-18 and beside it, one change at a time
 HEALTH = "health"  # which gives up no time: what it left out would be thought to be sound
 HEALTH_MARGIN = {"full": 2, "quick": 4}  # times what it is estimated to take
 WEEK = 7 * 24 * 3600.0
@@ -152,7 +153,11 @@ def _dp_concise(setup: Setup) -> Need:
     """Batch sizes and learning rates that grow together, as the textbook's pair does, before the rest of the grid."""
     sizes, lrs = setup.len("batch_sizes"), setup.len("lrs")
     settings = min(sizes, lrs) if setup.headline else sizes * lrs
-    return Need(seconds=10 + settings * setup.epochs([setup["model"]], setup.layouts, fixed=0.3))
+    need = Need(seconds=10 + settings * setup.epochs([setup["model"]], setup.layouts, fixed=0.3))
+    if setup.headline:
+        return need
+    grown = setup.epochs([setup["model"]], setup.layouts[2:], fixed=0.3)
+    return need + Need(seconds=grown + RUNS * ((setup["run_epochs"] or -1) + 1) * setup.images * EPOCH["resnet18"])
 
 
 def _ddp(setup: Setup) -> Need:

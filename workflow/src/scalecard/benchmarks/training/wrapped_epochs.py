@@ -3,12 +3,12 @@
 As timed the plain loop forwards each device's equal share by itself, because batch normalisation sees no more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from scalecard import progress
 from scalecard.hardware.devices import Device
@@ -44,11 +44,19 @@ class WrappedEpoch:
         ]
 
 
-def wrapped_epoch(first: Device, dataset: datasets.Dataset, scored: bool, at: WrappedEpoch) -> Subject:
-    """An epoch, after which the test images are `scored`, or none."""
+def wrapped_epoch(
+    first: Device, dataset: datasets.Dataset, scored: bool, at: WrappedEpoch, *, begun: Sequence[Tensor] = ()
+) -> Subject:
+    """An epoch, after which the test images are `scored`, or none.
+
+    As timed, it goes on with a net that has `begun` to train: with all of its parameters and buffers but weights of
+    convolutions and linear layers.
+    """
     workload = at.workload
     images = dataset.limited(at.num_images, None).to(first.torch)
     module = workload.network(first.torch)
+    if begun and at.num_images is None:
+        _take_over(module, begun)
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
     trainer = Trainer(wrapped, images, workload.batch_size, workload.lr, workload.seed, frozen=workload.exact)
     forward, whole = map(flops, workload.without_data())
@@ -70,6 +78,14 @@ def wrapped_epoch(first: Device, dataset: datasets.Dataset, scored: bool, at: Wr
         order=trainer.order,
         test=test,
     )
+
+
+@torch.no_grad()
+def _take_over(module: nn.Module, begun: Sequence[Tensor]) -> None:
+    renewed = {layer.weight for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)}
+    for own, kept in zip([*module.parameters(), *module.buffers()], begun, strict=True):
+        if own not in renewed:
+            own.copy_(kept)
 
 
 def _expected(first: Device, train: datasets.Split, at: WrappedEpoch) -> Trained | Change:
