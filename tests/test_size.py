@@ -12,6 +12,7 @@ LONGEST_FILE, SHORT_FILE, LONGEST_FUNCTION = 400, 60, 40  # lines
 SHORT = {
     "__main__.py": "Python's name for it",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
+    "analysis/epoch_parts.py": "one fact, of one experiment",
     "distributed/layout.py": "the workflow asks it without torch",
     "distributed/rank_server.py": "imported by the fork server, and by the ranks in it",
     "exports/bibtex.py": "one format a file",
@@ -32,6 +33,7 @@ SHORT = {
     "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet18.py": "one workload a file",
     "workloads/builtin/resnet18_eighth.py": "one workload a file",
+    "workloads/builtin/resnet18_printed.py": "one workload a file",
     "workloads/builtin/resnet18_quarter.py": "one workload a file",
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/resnet26_quarter.py": "one workload a file",

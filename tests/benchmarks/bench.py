@@ -24,7 +24,6 @@ from typing import Any
 import torch
 import yaml
 from forecasts import on_cpu_ranks, on_simulated_clusters
-from PIL import Image
 from scalecard import experiments
 from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
@@ -41,8 +40,7 @@ from scalecard.records.statistics import Interval, Ratio, paired_ratio
 from scalecard.workloads import datasets
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from support.shapes import SHAPES
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import ToTensor
+from torch.utils.data import DataLoader
 
 ROOT = Path(__file__).parents[2]
 BATCH, LR = 256, 0.2
@@ -56,19 +54,6 @@ RULE = Rule(
     precision=0.01,
     processes=1,
 )
-
-
-class Textbook(Dataset[tuple[torch.Tensor, int]]):
-    """One image at a time through PIL and ToTensor, as torchvision's Fashion-MNIST gives them."""
-
-    def __init__(self, split: datasets.Split) -> None:
-        self.images, self.labels, self.transform = split.images[:, 0].numpy(), split.labels.tolist(), ToTensor()
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.transform(Image.fromarray(self.images[index])), self.labels[index]
 
 
 @dataclass(frozen=True)
@@ -110,7 +95,7 @@ def timed(works: dict[str, Work], rule: Rule = RULE, devices: Sequence[Device] =
 
 def input_path(split: datasets.Split) -> Ratio:
     """How many times as fast ours is."""
-    loader = DataLoader(Textbook(split), BATCH, shuffle=True)
+    loader = DataLoader(datasets.OneByOne(split), BATCH, shuffle=True)
     order = torch.Generator().manual_seed(0)
     seconds = timed(
         {
@@ -137,7 +122,7 @@ def lenet_epoch(split: datasets.Split) -> Ratio:
     speed-up is at most (loader + compute)/compute. Ours is (loader + compute)/ours, so its share of this bound is
     compute/ours, round by round. The computing is ours on both sides: that the textbook's own is slower gains nothing.
     """
-    loader = DataLoader(Textbook(split), BATCH, shuffle=True)
+    loader = DataLoader(datasets.OneByOne(split), BATCH, shuffle=True)
     order = torch.Generator().manual_seed(0)
     with open_devices(probe()) as devices:
         model = ScratchDataParallel(devices, lenet_parameters(seed=0), lr=LR)

@@ -117,3 +117,16 @@ def test_operations_and_bytes_are_recorded_with_their_unit() -> None:
     names = {"FLOPs": "FLOP", "copied bytes": "B", "received by the busiest device": "B", "forwards": ""}
     subject = Subject(work=lambda: x @ x, prove=tuple, expected=dict.fromkeys(names, 0.0))
     assert {count.name: count.unit for count in counted(subject, lambda: None)} == names
+
+
+def test_waiting_for_a_device_is_counted_within_the_call_alone(machine: Machine) -> None:
+    with open_devices(machine, 2) as devices:
+
+        def work() -> None:
+            for device in (devices[0], devices[1], devices[0]):
+                device.synchronize()
+
+        subject = Subject(work=work, prove=tuple, expected={"synchronisations": 3})
+        (count,) = counted(subject, devices[0].synchronize)
+        work()
+    assert (count.counted, count.unit) == (3, "")

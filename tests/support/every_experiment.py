@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.axes import Case
+from scalecard.records.axes import PRINTED, WAYS, Case
 from scalecard.records.record import Check, Count, Record, Result, Telemetry
 
 from support.blocks import block
@@ -140,7 +140,10 @@ def _allreduce(spec: Settings) -> Iterator[Kind]:
 
 def _dp_scratch(spec: Settings) -> Iterator[Kind]:
     for metric, devices in product(("epoch_time", "accuracy"), (1, 2)):
-        yield metric, {"devices": devices, "batch_size": spec["batch_size"], "lr": spec["lr"], "data": "synthetic"}
+        case: Case = {"devices": devices, "batch_size": spec["batch_size"], "lr": spec["lr"], "data": "synthetic"}
+        yield metric, case
+        for way in WAYS if metric == "epoch_time" and devices in spec["as_printed"] else ():
+            yield metric, {**case, "way": way}
 
 
 def _dp_concise(spec: Settings) -> Iterator[Kind]:
@@ -149,6 +152,11 @@ def _dp_concise(spec: Settings) -> Iterator[Kind]:
             metric,
             {"workload": spec["model"], "devices": devices, "batch_size": batch, "lr": lr, "data": "synthetic"},
         )
+    small, large = ({"batch_size": spec["batch_sizes"][n], "lr": spec["lrs"][n]} for n in (0, -1))
+    runs = ((PRINTED, "not lazy", small), (PRINTED, "all", small), (spec["model"], "all", small))
+    for name, start, own in (*runs, (PRINTED, "second run", small), (PRINTED, "second run", large)):
+        for metric in ("epoch_time", "accuracy"):
+            yield metric, {"workload": name, "devices": 1, **own, "data": "synthetic", "start": start}
 
 
 def _ddp(spec: Settings) -> Iterator[Kind]:

@@ -37,7 +37,7 @@ def _buckets(result: Result) -> int:
 
 
 def _curves(results: Results) -> list[list[float]]:
-    return [record.samples[0] for record in results["dp_concise"].select("accuracy", devices=1)]
+    return [record.samples[0] for record in results["dp_concise"].select("accuracy", devices=1, start=None)]
 
 
 def _spread(results: Results) -> float:

@@ -162,3 +162,13 @@ def test_images_of_the_stand_in_are_shifted_each_by_itself() -> None:
     places, counts = torch.unique(brightest, return_counts=True)
     often = {divmod(int(place), 28) for place, count in zip(places, counts, strict=True) if count > 8}
     assert often == {(row, column) for row in range(11, 18) for column in range(11, 18)}
+
+
+def test_one_by_one_images_are_those_of_a_batch(stand_in: Dataset) -> None:
+    one_by_one = datasets.OneByOne(stand_in.train.first(3))
+    images, labels = stand_in.train.batch(slice(0, 3))
+    assert len(one_by_one) == 3
+    for place in range(3):
+        image, label = one_by_one[place]
+        assert torch.equal(image, images[place])
+        assert label == labels[place]

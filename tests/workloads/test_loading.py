@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.workloads.loading import Feed, Loading, Repeatable, Resident, Walk, read, repeatable, same
+from scalecard.workloads.loading import Feed, Loading, Repeatable, Resident, Shuffled, Walk, read, repeatable, same
 from torch.utils.data import Dataset
 
 READ = Loading(workers=0, prefetch=2)
@@ -165,3 +165,13 @@ def test_resident_batches_come_again_and_again() -> None:
     assert list(batches.take()) == ["a", "b", "a"]
     batches.resize(1)
     assert list(batches.take()) == ["a"]
+
+
+def test_a_shuffled_pass_has_every_sample_in_the_order_that_the_generator_draws() -> None:
+    """Ten samples in batches of four: the last has two. The next pass goes on drawing."""
+    passes = Shuffled(10, 4, torch.Generator().manual_seed(3))
+    feed, same_seed = Feed(Numbers(), passes, READ), torch.Generator().manual_seed(3)
+    for _ in range(2):
+        batches = [inputs[:, 0].int().tolist() for inputs, _ in feed.take()]
+        assert [len(batch) for batch in batches] == [4, 4, 2]
+        assert [place for batch in batches for place in batch] == torch.randperm(10, generator=same_seed).tolist()

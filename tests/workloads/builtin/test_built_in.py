@@ -143,3 +143,25 @@ def test_without_values_the_transformer_is_that_of_the_configuration() -> None:
     assert {name: given[name] for name in defaults if name in given} == {
         name: default for name, default in defaults.items() if name in given
     }
+
+
+def test_the_printed_resnet_18_has_the_textbooks_blocks() -> None:
+    """Beside torchvision's: biases in 16 + 3 convolutions of the blocks, and no normalisation on 3 shortcuts."""
+    printed, torchvisions = (built_in(name, seed=0).network(HOST) for name in ("resnet18_printed", "resnet18"))
+    assert printed(torch.rand(2, 1, 28, 28)).shape == (2, 10)
+    biases = 4 * 64 + 4 * 128 + 4 * 256 + 4 * 512 + 128 + 256 + 512
+    norms = 2 * (128 + 256 + 512)
+    count = {model: sum(p.numel() for p in model.parameters()) for model in (printed, torchvisions)}
+    assert count[printed] == count[torchvisions] + biases - norms
+
+
+def test_lazy_layers_of_the_printed_resnet_18_keep_pytorchs_initialisation() -> None:
+    """Uniform in a convolution of n inputs, within 1 / sqrt(n): of 9 * 8 inputs a standard deviation of 0.068."""
+    lazy, whole = (
+        cast(Any, built_in("resnet18_printed", seed=0, share=8, initialised=which).network(HOST))
+        for which in ("not lazy", "all")
+    )
+    for model, block in ((lazy, 1 / (72 * 3) ** 0.5), (whole, 0.01)):
+        assert float(model[0].weight.detach().std()) == pytest.approx(0.01, rel=0.25), "the stem"
+        assert float(model[-1].weight.detach().std()) == pytest.approx(0.01, rel=0.1), "the head"
+        assert float(model[3].conv2.weight.detach().std()) == pytest.approx(block, rel=0.1)

@@ -12,6 +12,7 @@ from scalecard.records.statistics import Interval, Ratio
 MODELS = {
     "lenet": "LeNet",
     "resnet18": "ResNet-18",
+    "resnet18_printed": "the textbook's own ResNet-18",
     "resnet18_quarter": "quarter-width ResNet-18",
     "resnet18_eighth": "eighth-width ResNet-18",
     "resnet50": "ResNet-50",

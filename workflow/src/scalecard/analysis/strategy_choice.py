@@ -317,10 +317,10 @@ def _slower_with_more(what: str, records: list[Record]) -> Iterator[str]:
 def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Record]]]:
     """(what, its records by devices) of the textbooks' experiments, at the same batch."""
     if scratch := results.get("dp_scratch"):
-        yield "Data parallelism from scratch", scratch.select("epoch_time")
+        yield "Data parallelism from scratch", scratch.select("epoch_time", way=None)
     if threads := results.get("dp_concise"):
         batch, lr = threads.spec["batch_sizes"][0], threads.spec["lrs"][0]
-        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr)
+        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr, start=None)
     if ranks := results.get("ddp"):
         for model in ranks.spec["models"]:
             yield f"{model}: DDP", ranks.select("step_time", workload=model, scaling="strong", nodes=None)

@@ -2,7 +2,12 @@
 
 The ResNet-18 variant over the whole grid of batch size, learning rate and number of devices. The textbook compares
 one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); the grid also has one device at 512 and
-0.2, to separate the effect of the devices from that of batch size and learning rate.
+0.2, to separate the effect of the devices from that of batch size and learning rate. On more devices both grow with
+their number.
+
+Then the textbook's two runs, both on one device: its own residual blocks, of which the first run leaves lazy layers
+with PyTorch's initialisation, and the second run goes on with the first one's net, whose weights it draws anew. From
+one to the other one thing changes at a time; torchvision's blocks train beside them.
 
 The answer would be wrong if DataParallel computed something else (an epoch is compared with a plain loop's, in float64
 with batch normalisation in eval mode because per-device statistics are a different function, and as timed), if an epoch
@@ -10,32 +15,27 @@ left out images (they are counted), or if it were a silent no-op, as it is on a 
 """
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor
 
 from scalecard import progress
+from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch, wrapped_epoch
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import epoch_records
+from scalecard.measuring.epochs import epoch_records, time_epochs
 from scalecard.measuring.failures import guarded
-from scalecard.measuring.proof import Change, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.measuring.training_subject import Precision, training
-from scalecard.parallel.trainer import Trainer
-from scalecard.records.axes import Case
+from scalecard.records.axes import PRINTED, Case, Start, rate_for
 from scalecard.records.record import Record
-from scalecard.workloads import datasets, reference
-from scalecard.workloads.workload import Workload, built_in
-
-CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+from scalecard.workloads import datasets
+from scalecard.workloads.workload import built_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +47,8 @@ class Spec(Common):
     train_images: Positive | None
     test_images: Positive | None
     check_steps: Positive
-
-
-@dataclass(frozen=True)
-class Setting(Precision):
-    """Where an epoch is built: devices, batch, learning rate, images (None: all), and the precision."""
-
-    devices: int
-    batch_size: int
-    lr: float
-    num_images: int | None = None
+    run_epochs: Positive | None
+    run_images: Positive | None
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -65,13 +57,22 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
-        build = partial(_epoch, spec, devices[0], dataset)
+        build = partial(wrapped_epoch, devices[0], dataset, True)
         pairs = min(len(spec.batch_sizes), len(spec.lrs))
-        for batch_size, lr in in_equal_parts(
-            _grid(spec), label=lambda at: f"batch {at[0]}, lr {at[1]}", headline=pairs
-        ):
-            case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
-            variants = [_variant(spec, build, Setting(count, batch_size, lr), dataset.name) for count in usable]
+        grid = dict.fromkeys(_grid(spec), usable)
+        grown = {(spec.batch_sizes[0] * count, rate_for(spec.lrs[0], count)): [count] for count in usable}
+        settings = {**{at: own for at, own in grown.items() if at not in grid}, **grid}
+        order = [*list(grid)[:pairs], *(at for at in grown if at not in grid), *list(grid)[pairs:]]
+        last = [None] if spec.run_epochs else []
+        for at in in_equal_parts([*order, *last], label=_label, headline=pairs):
+            if at is None:
+                case: Case = {"workload": PRINTED, "devices": 1}
+                yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="epoch_time")
+                continue
+            batch_size, lr = at
+            case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
+            workload = built_in(spec.model, seed=spec.seed, lr=lr, batch_size=batch_size)
+            variants = [_variant(spec, build, WrappedEpoch(workload, count), dataset.name) for count in settings[at]]
             epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
             yield from guarded(epochs, case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
@@ -85,47 +86,50 @@ def _grid(spec: Spec) -> list[tuple[int, float]]:
     return [(size, lr) for (i, size), (j, lr) in sorted(numbered, key=lambda at: at[0][0] != at[1][0])]
 
 
-def _variant(spec: Spec, build: Callable[[Setting], Subject], at: Setting, data: str) -> Variant:
-    count, lr = at.devices, spec.lrs[0]
-    odd, even = 2 * count + 1, 2 * count  # in training mode, every device needs its equal share
+def _label(at: tuple[int, float] | None) -> str:
+    return f"batch {at[0]}, lr {at[1]}" if at else "the textbook's two runs, one change at a time"
+
+
+def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> Iterator[Record]:
+    """Accuracies after each epoch: of the first run and what it may differ from, then of the second one's net."""
+    assert spec.run_epochs, "they are asked for"
+    images, share = (
+        dataset.limited(spec.run_images, None),
+        {"resnet18_quarter": 4, "resnet18_eighth": 8}.get(spec.model, 1),
+    )
+    small, large = ((spec.batch_sizes[place], spec.lrs[place]) for place in (0, -1))
+
+    def variant(name: str, start: Start, at: tuple[int, float], begun: Sequence[Tensor] = (), **values: Any) -> Variant:
+        workload = built_in(name, seed=spec.seed, lr=at[1], batch_size=at[0], **values)
+        build = partial(wrapped_epoch, devices[0], images, True, begun=begun)
+        made = _variant(spec, build, WrappedEpoch(workload, 1), dataset.name)
+        return replace(made, name=f"{name}, {start}, batch {at[0]}", case={**made.case, "start": start})
+
+    printed = partial(variant, PRINTED, share=share)
+    firsts = [
+        printed("not lazy", small, initialised="not lazy"),
+        printed("all", small),
+        variant(spec.model, "all", small),
+    ]
+    timings = time_epochs(firsts, num_epochs=spec.run_epochs, devices=devices)
+    first = timings[0].prepared
+    if first and not timings[0].failure:
+        begun = [tensor.detach().clone() for tensor in first.subject.state()]
+        seconds = [printed("second run", at, begun) for at in dict.fromkeys((small, large))]
+        timings += time_epochs(seconds, num_epochs=spec.run_epochs, devices=devices)
+    for timing in timings:
+        yield timing.record("epoch_time")
+        yield timing.accuracy_record()
+
+
+def _variant(spec: Spec, build: Callable[[WrappedEpoch], Subject], at: WrappedEpoch, data: str) -> Variant:
+    own = at.workload
+    case: Case = {"workload": own.name, "devices": at.devices, "batch_size": own.batch_size, "lr": own.lr, "data": data}
+    proven = replace(at, workload=replace(own, lr=spec.lrs[0]))
     return Variant(
-        name=progress.counted(count, "device"),
-        case={"workload": spec.model, "devices": count, "batch_size": at.batch_size, "lr": at.lr, "data": data},
+        name=progress.counted(at.devices, "device"),
+        case=case,
         build=build,
-        proven_at=[Setting(count, odd, lr, odd * spec.check_steps - 1, exact=True), Setting(count, even, lr, even)],
+        proven_at=proven.proven_at(each=2, check_steps=spec.check_steps),
         timed_at=at,
     )
-
-
-def _epoch(spec: Spec, first: Device, dataset: datasets.Dataset, at: Setting) -> Subject:
-    images = dataset.limited(at.num_images, None).to(first.torch)
-    workload = built_in(spec.model, seed=spec.seed, lr=at.lr, exact=at.exact)
-    module = workload.network(first.torch)
-    wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
-    trainer = Trainer(wrapped, images, at.batch_size, at.lr, spec.seed, frozen=at.exact)
-    forward, whole = map(flops, workload.without_data())
-    seen, steps = len(images.train), len(reference.batches(len(images.train), at.batch_size))
-    counts: dict[str, float] = {"updates": steps, "samples": seen}
-    if at.devices == 1:  # DataParallel's threads are not seen
-        counts |= {"FLOPs": seen * whole, "test FLOPs": len(images.test) * forward}
-    return training(
-        f"an epoch on {progress.counted(at.devices, 'device')}",
-        partial(first.submit, trainer.epoch),
-        lambda: [*module.parameters(), *module.buffers()],
-        partial(_expected, spec, first, images.train, workload, at),
-        times=1 if at.num_images else 0,
-        steps=steps,
-        devices=[first],
-        counts=counts,
-        module=wrapped,
-        order=trainer.order,
-        test=partial(first.call, trainer.accuracy),
-    )
-
-
-def _expected(spec: Spec, first: Device, train: datasets.Split, workload: Workload, at: Setting) -> Trained | Change:
-    """An epoch of the plain loop; in training mode, devices normalise their own shares."""
-    shares = 1 if at.exact else at.devices
-    split = partial(reference.epoch, train.images, train.labels, batch_size=at.batch_size, seed=spec.seed)
-    steps = split(dtype=at.dtype, shares=shares)
-    return expected(spec.model, partial(workload.trained, steps, first.torch), exact=at.exact)

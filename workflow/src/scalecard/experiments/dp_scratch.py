@@ -1,11 +1,15 @@
 """Does data parallelism written by hand train faster on more devices, and as well?
 
 LeNet from raw tensors on 1..N devices at the same batch and learning rate (strong scaling): seconds per epoch, and
-test accuracy after each. The runs on different numbers of devices take turns, epoch by epoch.
+test accuracy after each. The runs on different numbers of devices take turns, epoch by epoch. Then epochs as the
+textbook prints them, with its DataLoader and a synchronisation after every batch, take turns with ours, and with ones
+of ours with the latter alone: what makes up the textbook's times? The training steps are ours in all of them. A module
+with PyTorch's optimizer, and nn.DataParallel on several devices, trains the same LeNet in these turns.
 
 The answer would be wrong if more devices computed something else (an epoch is compared with a plain loop's, in float64
 on up to four devices for both all-reduces, and as timed), if an epoch left out images (its operations, updates and
-bytes are counted), or if the input path were the bottleneck (the data set is resident).
+bytes are counted, and how often it waits for a device), or if the input path were the bottleneck (but for the epoch as
+printed, the data set is resident).
 """
 
 import functools
@@ -13,29 +17,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from annotated_types import Len
 
 from scalecard import progress
-from scalecard.hardware.devices import Device, open_devices
+from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch, wrapped_epoch
+from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import epoch_records
+from scalecard.measuring.counting import count, flops
+from scalecard.measuring.epochs import epoch_records, time_epochs
 from scalecard.measuring.failures import guarded
 from scalecard.measuring.proof import Change, Trained, expected, same_replicas
-from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.spec import MOST_VALUES, Common, EachOnce, Positive, Rate
+from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.training_subject import Precision, training
-from scalecard.parallel.data_parallel import ScratchDataParallel
+from scalecard.parallel.data_parallel import Batch, ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy
-from scalecard.records.axes import Case
+from scalecard.records.axes import WAYS, Case, Way
 from scalecard.records.record import Record
+from scalecard.records.statistics import FEWEST
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.builtin.lenet import lenet_parameters
+from scalecard.workloads.loading import Feed, Loading, Shuffled
 from scalecard.workloads.workload import built_in
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
+# The textbook's: d2l's get_dataloader_workers() says 4; the rest is PyTorch's default.
+AS_PRINTED = Loading(workers=4, prefetch=2, persistent=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,51 +58,95 @@ class Spec(Common):
     train_images: Positive | None
     test_images: Positive | None
     check_steps: Positive
+    as_printed: Annotated[tuple[Positive, ...], Len(max_length=MOST_VALUES), EachOnce]
 
 
 @dataclass(frozen=True)
 class Setting(Precision):
-    """Where an epoch is built: on how many devices, by which all-reduce, over which images, in which precision."""
+    """Where an epoch is built: devices, all-reduce, over which images, in which precision, and which way."""
 
     devices: int
     algorithm: str
     batch_size: int
     num_images: int | None
+    way: Way | None = None
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Seconds of every epoch, and accuracy after it, for 1..N devices."""
+    """Seconds of every epoch, and accuracy after it, for 1..N devices; then the textbook's epochs beside ours."""
     dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
     counts = device_counts(machine.num_devices)
+    epochs: Iterator[Record]
     case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
         wanted = functools.cache(partial(_expected, spec, devices[0], dataset))
-        build = partial(_subject, spec, devices, dataset, wanted)
-        variants = [
-            Variant(
-                name=progress.counted(count, "device"),
-                case={"devices": count, **case},
-                build=build,
-                proven_at=_proven_at(spec, count, len(devices)),
-                timed_at=Setting(count, "naive", spec.batch_size, None),
-            )
-            for count in counts
-        ]
-        progress.doing(f"proving equality on up to {len(devices)} devices, then epochs")
+        variant = partial(_variant, spec, partial(_subject, spec, devices, dataset, wanted), case, len(devices))
         used = devices[: machine.num_devices]
-        epochs = epoch_records(variants, num_epochs=spec.epochs, devices=used)
-        yield from guarded(epochs, case, metric="epoch_time")
-    if machine.num_devices == 1:
-        yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="epoch_time")
+        printed = [num for num in spec.as_printed if num <= len(used)]
+        for num in in_equal_parts([0, *printed], label=lambda num: _label(num, len(devices)), headline=1):
+            if num:
+                ways = [variant(num, way) for way in WAYS if way != "concise"]
+                if num == 1 or not machine.emulated:
+                    ways.append(_concise(spec, dataset, devices[0], case, num))
+                else:
+                    yield Record.skipped(_case_of(case, num, "concise"), CPU_NOTE, metric="epoch_time")
+                timings = time_epochs(ways, num_epochs=FEWEST, devices=used)
+                epochs = (timing.record("epoch_time") for timing in timings)
+            else:
+                epochs = epoch_records([variant(num, None) for num in counts], num_epochs=spec.epochs, devices=used)
+            yield from guarded(epochs, _case_of(case, num), metric="epoch_time")
+    for num in sorted({2, *spec.as_printed}):
+        if num > machine.num_devices:
+            note = f"needs {num} devices, this machine has {machine.num_devices}"
+            yield Record.skipped({"devices": num}, note, metric="epoch_time")
 
 
-def _proven_at(spec: Spec, count: int, available: int) -> list[Setting]:
-    """In float64 by both all-reduces, several devices also on three and four; and as timed. The last batch is odd."""
+def _label(printed_on: int, available: int) -> str:
+    if printed_on:
+        return f"epochs as printed on {progress.counted(printed_on, 'device')}"
+    return f"proving equality on up to {available} devices, then epochs"
+
+
+def _case_of(case: Case, num_devices: int, way: Way | None = None) -> Case:
+    return {**({"devices": num_devices} if num_devices else {}), **case, **({"way": way} if way else {})}
+
+
+def _concise(spec: Spec, dataset: datasets.Dataset, first: Device, case: Case, num_devices: int) -> Variant:
+    """The same LeNet as a module. No device has fewer samples in a step of the proof than the hand-written one's."""
+    workload = built_in("lenet", seed=spec.seed, lr=spec.lr, batch_size=spec.batch_size)
+    at = WrappedEpoch(workload, num_devices)
+    return Variant(
+        name=f"{progress.counted(num_devices, 'device')}, concise",
+        case=_case_of(case, num_devices, "concise"),
+        build=partial(wrapped_epoch, first, dataset, False),
+        proven_at=at.proven_at(each=CHECK_BATCH - 1, check_steps=spec.check_steps),
+        timed_at=at,
+    )
+
+
+def _variant(
+    spec: Spec, build: Callable[[Setting], Subject], case: Case, available: int, num_devices: int, way: Way | None
+) -> Variant:
+    return Variant(
+        name=", ".join(filter(None, [progress.counted(num_devices, "device"), way])),
+        case=_case_of(case, num_devices, way),
+        build=build,
+        proven_at=_proven_at(spec, num_devices, available, way),
+        timed_at=Setting(num_devices, "naive", spec.batch_size, None, way),
+    )
+
+
+def _proven_at(spec: Spec, num_devices: int, available: int, way: Way | None) -> list[Setting]:
+    """In float64 and as timed; of ours by both all-reduces, several devices also on three and four.
+
+    The last batch is odd.
+    """
     num_images = CHECK_BATCH * spec.check_steps - 4
-    many = range(2, min(4, available) + 1) if count > 1 else []
-    places = [n for n in sorted({count, *many}) if n <= available]
-    exact = [Setting(n, algorithm, CHECK_BATCH, num_images, exact=True) for n in places for algorithm in ALGORITHMS]
-    return [*exact, Setting(count, "naive", CHECK_BATCH, num_images)]
+    many = range(2, min(4, available) + 1) if num_devices > 1 and way is None else []
+    places = [n for n in sorted({num_devices, *many}) if n <= available]
+    algorithms = ["naive"] if way else ALGORITHMS
+    exact = [Setting(n, name, CHECK_BATCH, num_images, way, exact=True) for n in places for name in algorithms]
+    return [*exact, Setting(num_devices, "naive", CHECK_BATCH, num_images, way)]
 
 
 def _expected(
@@ -105,20 +161,38 @@ def _expected(
 
 
 class _Run:
-    """Training on one number of devices, with its own parameters and order of images."""
+    """Training on one number of devices, with its own parameters and order of images.
+
+    As printed, processes read the images one by one, and every batch comes from the host's memory.
+    """
 
     def __init__(self, spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, at: Setting) -> None:
-        self.devices, self.batch_size, self.dtype = devices, at.batch_size, at.dtype
-        self.dataset = dataset.limited(at.num_images, None).to(devices[0].torch)
+        self.devices, self.batch_size, self.dtype, self.way = devices, at.batch_size, at.dtype, at.way
+        images = dataset.limited(at.num_images, None)
+        self.dataset = images.to(devices[0].torch)
         self.order = torch.Generator().manual_seed(spec.seed)
         parameters = lenet_parameters(seed=spec.seed, dtype=at.dtype)
         self.model = ScratchDataParallel(devices, parameters, lr=spec.lr, all_reduce=ALGORITHMS[at.algorithm])
+        if at.way == "as printed":
+            every = Shuffled(len(images.train), at.batch_size, self.order)
+            self.feed = Feed(datasets.OneByOne(images.train), every, AS_PRINTED)
 
     def epoch(self) -> None:
+        for batch in self._read() if self.way == "as printed" else self._resident():
+            self.model.step(batch)
+            if self.way in ("as printed", "synchronised"):
+                self.devices[0].synchronize()  # torch.cuda.synchronize() waits for the first device alone
+
+    def _resident(self) -> Iterator[Task]:
         train = self.dataset.train
         order = torch.randperm(len(train), generator=self.order).to(train.labels.device)
         for index in order.split(self.batch_size):
-            self.model.step(self.devices[0].submit(train.batch, index, self.dtype))
+            yield self.devices[0].submit(train.batch, index, self.dtype)
+
+    def _read(self) -> Iterator[Batch]:
+        for images, labels in self.feed.take():
+            count("loaded samples", len(labels))
+            yield images.to(self.dtype), labels
 
     def test(self) -> float:
         test = self.dataset.test
@@ -133,7 +207,7 @@ def _subject(
     wanted: Callable[[int, int, int, bool], Trained | Change],
     at: Setting,
 ) -> Subject:
-    used = devices[: at.devices]
+    used, on = devices[: at.devices], progress.counted(at.devices, "device")
     run = _Run(spec, used, dataset, at)
     num_images = len(run.dataset.train)
     steps = len(reference.batches(num_images, at.batch_size))
@@ -142,7 +216,7 @@ def _subject(
     image = 28 * 28 * at.dtype.itemsize + 8  # with its label
     forward, whole = map(flops, built_in("lenet", seed=spec.seed).without_data())
     return training(
-        f"an epoch on {progress.counted(at.devices, 'device')}, {at.algorithm} all-reduce",
+        ", ".join(filter(None, [f"an epoch on {on}", f"{at.algorithm} all-reduce", at.way])),
         run.epoch,
         lambda: [parameter for replica in run.model.replicas for parameter in replica],
         partial(wanted, at.batch_size, num_images, 1 if at.exact else at.devices, at.exact),
@@ -153,10 +227,12 @@ def _subject(
             "FLOPs": num_images * whole,
             "updates": steps,
             "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
-            "test FLOPs": len(run.dataset.test) * forward,
+            "loaded samples": num_images if at.way == "as printed" else 0,
+            "synchronisations": steps if at.way in ("as printed", "synchronised") else 0,
+            **({} if at.way else {"test FLOPs": len(run.dataset.test) * forward}),
         },
         compared=lambda: run.model.replicas[-1],
         order=run.order,
-        test=run.test,
+        test=None if at.way else run.test,
         after=lambda: [same_replicas(run.model.replicas)],
     )

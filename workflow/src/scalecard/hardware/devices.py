@@ -185,6 +185,7 @@ class GpuDevice(Device):
         """DeviceFault if the GPU has failed, once: those that go on without it may wait for all devices again."""
         if self.fault:
             return
+        _tell_of_waiting()
         here = self._module.current_device()
         try:
             self._module.synchronize(self.index)
@@ -279,6 +280,7 @@ class CpuDevice(Device):
         return keep_until_copied(tensor).to(self.torch)
 
     def synchronize(self) -> None:
+        _tell_of_waiting()
         pending, self._pending = self._pending, []
         failed = [error for future in pending if (error := future.exception())]  # after all of them
         if failed:
@@ -333,14 +335,23 @@ def copy_engine(devices: Sequence[Device]) -> Device | None:
 
 @dataclass(frozen=True)
 class Observer:
-    """What counts the work of devices: entered around each piece in the thread that runs it, and told what it gets."""
+    """What counts the work of devices: entered around each piece in the thread that runs it, and told what it gets.
+
+    It is told of each time that a device is waited for, too.
+    """
 
     around: Callable[[], contextlib.AbstractContextManager[object]]
     received: Callable[[int, float], None]  # the number of a device, and bytes
     again: Callable[[], contextlib.AbstractContextManager[object]]  # around what was computed before
+    waited: Callable[[], None]
 
 
 observers: list[Observer] = []  # at most one
+
+
+def _tell_of_waiting() -> None:
+    for observer in observers:
+        observer.waited()
 
 
 @contextlib.contextmanager
@@ -348,10 +359,11 @@ def observed(
     around: Callable[[], contextlib.AbstractContextManager[object]],
     received: Callable[[int, float], None],
     again: Callable[[], contextlib.AbstractContextManager[object]],
+    waited: Callable[[], None],
 ) -> Iterator[None]:
     """Let the work that is submitted meanwhile be counted; one observer at a time."""
     assert not observers, "work is counted once"
-    observers.append(Observer(around, received, again))
+    observers.append(Observer(around, received, again, waited))
     try:
         yield
     finally:

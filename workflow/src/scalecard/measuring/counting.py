@@ -16,6 +16,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     received by the busiest device   the same, the largest of any device
     forwards, samples                calls of the subject's module, and the rows of their inputs
     loaded samples                   rows of the batches that a loop takes from a loader (count)
+    synchronisations                 times that a device is waited for, before the call returns
     updates                          in-place changes of every parameter
     fused updates                    calls of the optimiser's one kernel for all parameters, none of whose in-place
                                      changes PyTorch counts
@@ -28,6 +29,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -168,7 +170,9 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
     _counting.append(tally)
     try:
-        with devices.observed(lambda: _Operations(tally), tally.receive, _recomputing_here), _Operations(tally):
+        waited = partial(tally.add, "synchronisations", 1)
+        observed = devices.observed(lambda: _Operations(tally), tally.receive, _recomputing_here, waited)
+        with observed, _Operations(tally):
             yield tally
     finally:
         _counting.pop()
@@ -201,9 +205,10 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     before = subject.versions()
     with counting(subject.module) as tally:
         kept = subject.work()
+        waits = tally.sums().get("synchronisations", 0.0)  # the next one is ours
         synchronize()
     del kept
-    seen = tally.sums()
+    seen = {**tally.sums(), "synchronisations": waits}
     updates = subject.updates_since(before) or {0}  # nothing is trained
     seen["updates"] = updates.pop() if len(updates) == 1 else -1.0
     seen["parameter bytes"] = _bytes(

@@ -16,6 +16,14 @@ RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "grap
 BASELINE = "float32"  # without any
 MemoryKind = Literal["parameters", "gradients", "optimizer", "activations", "rest"]
 MEMORY: tuple[MemoryKind, ...] = get_args(MemoryKind)  # what a device's memory is used for, in the order of figures
+# To train an epoch: with the textbook's loader and its synchronisation after every batch, with the latter alone, as all
+# others are trained, on resident images, or so with a module and nn.DataParallel instead of code written by hand.
+Way = Literal["as printed", "synchronised", "resident", "concise"]
+WAYS: tuple[Way, ...] = get_args(Way)
+# Weights that the textbook's ResNet-18 begins with: normal in all layers but its lazy ones, which its first run leaves
+# as they are, in all, or in all of the net that the first run trained, whose biases and normalisations stay.
+Start = Literal["not lazy", "all", "second run"]
+PRINTED = "resnet18_printed"  # the workload of the textbook's own blocks
 DTYPES = {"bf16": "bfloat16", "tf32": "tf32"}  # of products, as the reference of peaks names them
 # Axes, and settings of config.yaml, whose values are sizes in bytes.
 IN_BYTES = frozenset({"bytes", "link_bytes", "collective_bytes", "memory_bytes"})
@@ -100,6 +108,9 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     source: Annotated[Index | Literal["host"], Field(description="the device that is copied from, or host")]
     split_size: Annotated[Positive | None, Field(description="samples in a micro-batch")]
     stage: Annotated[Index, Field(description="of a cut model, from 0")]
+    start: Annotated[
+        Start, Field(description="which weights of the textbook's ResNet-18 are drawn from its distribution")
+    ]
     step: Annotated[Name, Field(description="of the textbook: compute, copy ...")]
     steps: Annotated[Positive, Field(description="batches in one call")]
     strategy: Annotated[
@@ -113,6 +124,10 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     tf32: Annotated[Positive, RUNG]
     unit: Annotated[Name, Field(description="what a workload counts: samples or tokens")]
     units: Annotated[Positive, Field(description="samples or tokens in a step, over all ranks")]
+    way: Annotated[
+        Way,
+        Field(description="to train an epoch, where that is what varies"),
+    ]
     workers: Annotated[Index, Field(description="processes of a loader; 0: the training's own reads")]
     workload: Annotated[
         Name,
@@ -140,6 +155,11 @@ class Settings(TypedDict, total=False):
     sizes: Sweep
     split_sizes: Sweep
     train_images: Positive | None
+
+
+def rate_for(lr: float, num_devices: int) -> float:
+    """A learning rate that grows with the devices, without the last digits that 3 * 0.1 has."""
+    return round(lr * num_devices, 12)
 
 
 def axis_label(axis: str) -> str:

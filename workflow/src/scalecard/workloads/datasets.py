@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
+from torch.utils.data import Dataset as MapStyle
 
 from scalecard import progress
 
@@ -58,6 +59,23 @@ class Split:
         for start in range(0, len(self), batch_size):
             stop = start + batch_size
             yield self.batch(slice(start, stop) if order is None else order[start:stop])
+
+
+class OneByOne(MapStyle[tuple[Tensor, int]]):
+    """An image at a time through PIL and ToTensor, as torchvision gives those of Fashion-MNIST to a DataLoader."""
+
+    def __init__(self, split: Split) -> None:
+        from PIL import Image  # here, because torchvision takes two seconds that not everybody needs
+        from torchvision.transforms import ToTensor
+
+        self.images, self.labels = split.images[:, 0].numpy(), split.labels.tolist()
+        self.picture, self.transform = Image.fromarray, ToTensor()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.transform(self.picture(self.images[index])), self.labels[index]
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,20 @@ class Walk(Sampler[list[int]]):
             yield order[start : start + self.batch_size]
 
 
+class Shuffled(Sampler[list[int]]):
+    """All places of a data set in batches, of which the last may be smaller, in an order that each pass draws anew."""
+
+    def __init__(self, places: int, batch_size: int, order: torch.Generator) -> None:
+        self.places, self.batch_size, self.order = places, batch_size, order
+
+    def __len__(self) -> int:
+        return -(-self.places // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in torch.randperm(self.places, generator=self.order).split(self.batch_size):
+            yield batch.tolist()
+
+
 class Repeatable(Dataset[Any]):
     """The same samples, each of which draws the same random numbers whenever and wherever it is read."""
 
@@ -114,9 +128,9 @@ class Loading:
 
 
 class Feed:
-    """Passes over the batches of a walk, by a DataLoader."""
+    """Passes over the batches of a walk, or over all in a new order, by a DataLoader."""
 
-    def __init__(self, dataset: Any, walk: Walk, loading: Loading) -> None:
+    def __init__(self, dataset: Any, walk: Walk | Shuffled, loading: Loading) -> None:
         self.walk, self.begun, parent = walk, None, os.getpid()
         processes_only: dict[str, Any] = {}
         if loading.workers:
@@ -141,6 +155,7 @@ class Feed:
 
     def resize(self, num_batches: int) -> None:
         """Let a pass have so many batches from now on; what was begun is dropped."""
+        assert isinstance(self.walk, Walk), "a shuffled pass has all batches"
         self.walk.num_batches, self.begun = num_batches, None
 
     def close(self) -> None:

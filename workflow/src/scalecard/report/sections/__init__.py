@@ -15,7 +15,7 @@ from enum import IntEnum, auto
 from types import ModuleType
 
 from scalecard.analysis import formatting, limits
-from scalecard.analysis.published_figures import Ours
+from scalecard.analysis.published_figures import Ours, Part
 from scalecard.records.axes import BASELINE, DTYPES
 from scalecard.records.record import Record, Result
 from scalecard.report import toc
@@ -81,6 +81,7 @@ class Topic(IntEnum):
     TEXTBOOK_PIPELINE = auto()
     AS_PRINTED = auto()
     TUTORIALS_ORDER = auto()
+    BY_HAND = auto()
     HYBRID_AVERAGING = auto()
     WRAPPED_HYBRID = auto()
     OTHER_COPIES = auto()
@@ -95,6 +96,9 @@ class Topic(IntEnum):
     RING = auto()
     COMPILING = auto()
     ACCURACY_BY_BATCH = auto()
+    TEXTBOOK_RUNS = auto()
+    TEXTBOOK_BLOCKS = auto()
+    GROWING_BATCH = auto()
     ALL_REDUCE_OF_HEALTH = auto()
     LARGER_BATCHES = auto()
     PRODUCTS_OF_HEALTH = auto()
@@ -166,7 +170,8 @@ def published_epochs(result: Result) -> Iterator[Ours]:
     own loader, gives the same metric with what it `includes`, and is then what stands beside the textbook's.
     """
     for metric, name in (("epoch_time", "sec_per_epoch"), ("accuracy", "test_accuracy")):
-        for record in result.select(metric):
+        ours = result.select(metric, way=None, start=None)
+        for record in [*result.select(metric, way="as printed"), *ours]:
             settings = {axis: record.case.get(axis) for axis in ("batch_size", "lr")}
             settings["train_images"] = result.spec.get("train_images") or TRAIN_IMAGES
             settings["precision"] = next((rung for rung in DTYPES if rung in record.case), BASELINE)
@@ -175,7 +180,9 @@ def published_epochs(result: Result) -> Iterator[Ours]:
                 value = formatting.final(record)
                 settings |= {"epochs": len(record.samples[0]), "data": record.case["data"]}
                 settings["test_images"] = result.spec.get("test_images") or TEST_IMAGES
-            yield Ours(metric=name, value=value, gpus=record.integer("devices", 1), settings=settings)
+            includes: Sequence[Part] = ("loader", "synchronisation") if "way" in record.case else ()
+            count = record.integer("devices", 1)
+            yield Ours(metric=name, value=value, gpus=count, settings=settings, includes=includes)
 
 
 def by_topic(findings: Sequence[Finding]) -> list[Finding]:

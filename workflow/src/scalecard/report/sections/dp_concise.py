@@ -3,7 +3,8 @@
 First: the time of an epoch for every batch size (beside other platforms the first) and number of devices. Then test
 accuracy after each epoch on each number of devices, a panel for each batch size and learning rate; on one device
 alone, all of them in one. The textbook's pair changes batch, learning rate and devices together; here each is changed
-alone.
+alone. Last: its two runs, and what lies between them, one change at a time; and where batch and rate grow with the
+devices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,10 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.accuracy_causes import Cause, Step, causes, growing_with_devices, textbook_runs
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
+from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
@@ -21,6 +24,8 @@ from scalecard.report.sections import TEST_IMAGES, TRAIN_IMAGES, Finding, Number
 
 # The textbook's: on one device, and on two.
 PAIR: tuple[Case, Case] = ({"batch_size": 256, "lr": 0.1}, {"batch_size": 512, "lr": 0.2})
+
+RUNS = ("first run", "all layers initialised", "second run's net", "second run")  # as textbook_runs() has them
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -31,7 +36,7 @@ def plot(results: Sequence[Result]) -> Figure:
     shown = [
         points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
         for result in results
-        for r in result.select("epoch_time", lr=result.spec["lrs"][0])
+        for r in result.select("epoch_time", lr=result.spec["lrs"][0], start=None)
         if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
     ]
     figure, (left, *others) = charts.panels(1 + len(curves), height=charts.height_of(shown))
@@ -44,11 +49,22 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _curves(result: Result) -> dict[str, dict[str, Record]]:
-    """By panel and name: a panel for each setting or, where only one device trained, one for all of them."""
-    settings = by_key((f"batch {r.case['batch_size']}, lr {r.case['lr']:g}", r) for r in result.select("accuracy"))
-    if settings and all(len(own) == 1 for own in settings.values()):
-        return {"accuracy on one device": {setting: curve for setting, (curve,) in settings.items()}}
-    return {setting: formatting.by_devices(own, "device") for setting, own in settings.items()}
+    """By panel and name: a panel for each setting or, where only one device trained, one for all of them; then others.
+
+    They are the textbook's two runs, and those whose batch grows with the devices.
+    """
+    spec, grid = result.spec, result.select("accuracy", start=None)
+    own = [r for r in grid if r.case["batch_size"] in spec["batch_sizes"] and r.case["lr"] in spec["lrs"]]
+    settings = by_key((f"batch {r.case['batch_size']}, lr {r.case['lr']:g}", r) for r in own)
+    panels = {setting: formatting.by_devices(curves, "device") for setting, curves in settings.items()}
+    if settings and all(len(curves) == 1 for curves in settings.values()):
+        panels = {"accuracy on one device": {setting: curve for setting, (curve,) in settings.items()}}
+    if len(runs := textbook_runs(result)) == len(RUNS):
+        panels["the textbook's two runs, on one device"] = dict(zip(RUNS, runs, strict=True))
+    if len(growing := growing_with_devices(result)) > 2:
+        named = {counted(curve.integer("devices"), "device"): curve for _, curve in growing}
+        panels["batch and rate grow with the devices"] = named
+    return panels
 
 
 def findings(result: Result) -> list[Finding]:
@@ -58,15 +74,15 @@ def findings(result: Result) -> list[Finding]:
     found = [*_speed(result)]
     if skipped := formatting.reason(result, "epoch_time"):
         found.append(Finding(text=f"More than one device was not measured: {skipped}.", topic=Topic.PARTLY_MEASURED))
-    return [*found, *_accuracy(result)]
+    return [*found, *_accuracy(result), *_growing(result), *_why(result)]
 
 
 def _speed(result: Result) -> Iterator[Finding]:
     batch, lr, model = result.spec["batch_sizes"][0], result.spec["lrs"][0], formatting.model_name(result.spec["model"])
-    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
+    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr, start=None)
     if single is None:
         return
-    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
+    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr, start=None), "devices")[0]
     if most is single:
         rate = f"{(result.spec['train_images'] or TRAIN_IMAGES) / single.median:.4g} images/s"
         text = f"One device trains {model} at {rate}: {formatting.time(single)} per epoch."
@@ -83,8 +99,8 @@ def _speed(result: Result) -> Iterator[Finding]:
 def _accuracy(result: Result) -> Iterator[Finding]:
     """The corners of the grid on one device: what the textbook's pair changes apart from the devices."""
     batches, lrs = result.spec["batch_sizes"], result.spec["lrs"]
-    small = result.find("accuracy", devices=1, batch_size=batches[0], lr=lrs[0])
-    large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1])
+    small = result.find("accuracy", devices=1, batch_size=batches[0], lr=lrs[0], start=None)
+    large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1], start=None)
     if not (small and large) or small is large:
         return
     before, after = formatting.final(small), formatting.final(large)
@@ -97,6 +113,51 @@ def _accuracy(result: Result) -> Iterator[Finding]:
     clear = abs(after - before) > error
     text += ": the devices do not cause that part of the textbook's difference." if clear else ": no clear difference."
     yield Finding(text=text, topic=Topic.ACCURACY_BY_BATCH)
+
+
+def _growing(result: Result) -> Iterator[Finding]:
+    """Weak scaling as the textbook does it, on the most devices."""
+    growing = growing_with_devices(result)
+    if len(growing) > 1:
+        (one, before), (most, after) = growing[0], growing[-1]
+        count = most.case["devices"]
+        text = (
+            f"On {count} devices with {count} times the batch and learning rate an epoch is trained"
+            f" {formatting.factor(formatting.speedup(most, one))} as fast as on one, and the accuracy ends at"
+            f" {formatting.final(after):.3f} instead of {formatting.final(before):.3f}."
+        )
+        yield Finding(text=text, topic=Topic.GROWING_BATCH)
+
+
+def _why(result: Result) -> Iterator[Finding]:
+    """Which of the changes from the textbook's first run to its second explains that it is less accurate."""
+    steps = {step.cause: step for step in causes(result)}
+    if Cause.ALL not in steps:
+        return
+    whole = steps[Cause.ALL]
+    changes = {
+        Cause.LAZY_LAYERS: "lazy layers initialised, too",
+        Cause.SECOND_RUN: "the first run's net again",
+        Cause.BATCH_AND_RATE: f"batch {whole.after.case['batch_size']} with lr {whole.after.case['lr']:g}",
+    }
+    moved = "; ".join(f"{what}, {_moved(steps[cause])}" for cause, what in changes.items())
+    drops = [what for cause, what in changes.items() if steps[cause].explains_a_drop]
+    verdict = "There is no drop here to explain"
+    if whole.explains_a_drop:
+        verdict = f"What explains the drop: {', and '.join(drops)}" if drops else "None by itself explains the drop"
+    text = (
+        f"After {len(whole.before.samples[0])} epochs on one device, the textbook's first run as printed ends at"
+        f" {formatting.final(whole.before):.3f} and its second at {formatting.final(whole.after):.3f}. One change at a"
+        f" time: {moved}. {verdict}."
+    )
+    yield Finding(text=text, topic=Topic.TEXTBOOK_RUNS)
+    if blocks := steps.get(Cause.BLOCKS):
+        text = f"Its own residual blocks instead of torchvision's move the accuracy by {_moved(blocks)}."
+        yield Finding(text=text, topic=Topic.TEXTBOOK_BLOCKS)
+
+
+def _moved(step: Step) -> str:
+    return f"{step.moved:+.3f} (give or take {step.error:.3f})"
 
 
 def published(result: Result) -> Iterator[Ours]:
@@ -115,7 +176,7 @@ def published(result: Result) -> Iterator[Ours]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch at the first batch and rate, on most devices."""
-    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
+    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0], "start": None}
     for record in formatting.largest(result.select("epoch_time", **case), "devices"):
         model = formatting.model_name(record.text("workload"))
         yield Number(label=f"epoch of {model} on {record.case['devices']} devices", record=record)

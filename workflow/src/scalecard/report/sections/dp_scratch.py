@@ -2,7 +2,9 @@
 
 Left: how many times as fast an epoch is as on one device, at the same batch (strong scaling), with 95 % intervals;
 dotted is as many times as there are devices. Right: test accuracy after each epoch on each number of devices; the
-curves should coincide, because the devices only share the work. With one device there is the accuracy alone.
+curves should coincide, because the devices only share the work. With one device there is the accuracy alone. Below: an
+epoch as the textbook prints it, with its DataLoader and a synchronisation after every batch, one with the latter alone,
+and ours, and one of a module or, on several devices, by nn.DataParallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +13,15 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.epoch_parts import EpochParts, epoch_parts
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
+from scalecard.progress import counted
+from scalecard.records.axes import WAYS, Way
 from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured, published_epochs
+
+NAMES: dict[Way, str] = {"resident": "ours"}
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -23,25 +30,44 @@ def plot(results: Sequence[Result]) -> Figure:
         points.compared(result, r, formatting.speedup(r, single), series="measured", x=r.integer("devices"))
         for result in results
         if (single := result.find("epoch_time", devices=1))
-        for r in result.select("epoch_time")
+        for r in result.select("epoch_time", way=None)
     ]
-    counts = sorted({float(point.x) for point in shown})
-    figure, panels = charts.panels(1 + (len(counts) > 1))
+    counts, parts = sorted({float(point.x) for point in shown}), _bars(results)
+    figure, panels = charts.panels(1 + (len(counts) > 1) + bool(parts))
     if len(counts) > 1:
         charts.curves(shown, panels[0], unit="x")
         charts.ideal(panels[0], counts, counts)
         panels[0].set(xlabel="devices", ylabel="speed-up over one device", ylim=(0, None))
         panels[0].set(title="how many times as fast")
         charts.ticks(panels[0], counts)
-    charts.accuracies(results[0], formatting.by_devices(results[0].select("accuracy"), "device"), panels[-1])
-    panels[-1].set(title="accuracy after each epoch")
+    curves, scored = results[0].select("accuracy", way=None), panels[int(len(counts) > 1)]
+    charts.accuracies(results[0], formatting.by_devices(curves, "device"), scored)
+    scored.set(title="accuracy after each epoch")
+    if parts:
+        charts.bars(parts, panels[-1], unit="s")
+        panels[-1].set(xlabel="time of an epoch", ylabel="", title="as the textbook prints it, and ours")
     return figure
 
 
+def _bars(results: Sequence[Result]) -> list[points.Point]:
+    """The epoch as printed, without its loader, ours, and the framework's; of several platforms on one device alone."""
+    return [
+        points.timed(result, record, series="", x=f"{NAMES.get(way, way)}, {counted(devices, 'device')}")
+        for result in results
+        for devices in ([1] if len(results) > 1 else result.spec.get("as_printed", ()))
+        for way in WAYS
+        for record in result.select("epoch_time", way=way, devices=devices)
+    ]
+
+
 def findings(result: Result) -> list[Finding]:
-    """The speed-up on N devices, and whether the accuracy is the same."""
+    """The speed-up on N devices, whether the accuracy is the same, and what the textbook's own epoch spends."""
+    return [*_speed(result), *map(_as_printed, epoch_parts(result)), *_by_hand(result)]
+
+
+def _speed(result: Result) -> list[Finding]:
     single = result.find("epoch_time", devices=1)
-    most = formatting.largest(result.select("epoch_time"), "devices")
+    most = formatting.largest(result.select("epoch_time", way=None), "devices")
     if single is None or not most or most[0] is single:
         return [*_alone(result), not_measured(result, "epoch_time", "Not compared", "one device")]
     count = most[0].case["devices"]
@@ -65,6 +91,30 @@ def _alone(result: Result) -> Iterator[Finding]:
         yield Finding(text=text, headline=f"{formatting.time(single)} per epoch", topic=Topic.ACCURACY)
 
 
+def _as_printed(parts: EpochParts) -> Finding:
+    """The distance between the textbook's epoch and ours, taken apart."""
+    on, printed, ours = counted(parts.devices, "device"), *map(formatting.time, (parts.printed, parts.resident))
+    waiting = formatting.percent(max(0.0, parts.synchronising))
+    text = (
+        f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}:"
+        f" {formatting.share(parts.loading)} of it is what loading adds, {waiting} the"
+        f" synchronisation after every batch, and {formatting.share(parts.training)} the training."
+    )
+    return Finding(text=text, topic=Topic.AS_PRINTED)
+
+
+def _by_hand(result: Result) -> Iterator[Finding]:
+    """The hand-written way beside the framework's, in the same turns: on the most devices, which may be one."""
+    for concise in formatting.largest(result.select("epoch_time", way="concise"), "devices"):
+        count = concise.integer("devices")
+        if ours := result.find("epoch_time", devices=count, way="resident"):
+            by_hand, framework = "written by hand", "a module with PyTorch's optimizer"
+            if count > 1:
+                by_hand, framework = f"by hand-written data parallelism on {count} devices", "nn.DataParallel"
+            told = formatting.versus(f"An epoch of LeNet {by_hand}", ours.over(concise), f"one of {framework}")
+            yield Finding(text=f"{told}: {formatting.time(ours)} and {formatting.time(concise)}.", topic=Topic.BY_HAND)
+
+
 def published(result: Result) -> Iterator[Ours]:
     """Epochs, accuracies, and the speed-up of two devices at the same batch."""
     own = list(published_epochs(result))
@@ -76,5 +126,5 @@ def published(result: Result) -> Iterator[Ours]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch on most devices."""
-    for record in formatting.largest(result.select("epoch_time"), "devices"):
+    for record in formatting.largest(result.select("epoch_time", way=None), "devices"):
         yield Number(label=f"epoch of LeNet on {record.case['devices']} devices", record=record)
