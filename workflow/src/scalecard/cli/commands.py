@@ -34,7 +34,7 @@ def main() -> int:
         print(f"{args.command}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except (ImportError, MemoryError) as error:
-        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scalecard"):
+        if isinstance(error, ModuleNotFoundError) and str(error.name).split(".")[0] != scalecard.__name__:
             print(f"{args.command}: {sys.executable} has no {error.name}; `make` installs it in .venv", file=sys.stderr)
             return 2
         if not host.is_out_of_memory(error):
