@@ -19,6 +19,7 @@ SHORT = {
     "exports/write_exports.py": "the list of all formats",
     "hardware/error_counters.py": "an edit measures `health` again, and nothing else",
     "hardware/interconnect.py": "InfiniBand",
+    "hardware/locked.py": "the vendors, which machine.py imports, and the image ask it",
     "hardware/optional_facts.py": "all vendors and the host record facts with it",
     "hardware/vendors/cpu/runtime.py": "one vendor's part of a protocol",
     "jobs/containers/apptainer.py": "one engine a file",

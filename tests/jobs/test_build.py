@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scalecard.hardware.locked import locked_version
 from scalecard.jobs.containers import build
 from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT
@@ -74,6 +75,13 @@ def test_the_cuda_libraries_of_the_image_are_those_of_the_lock(tmp_path: Path, m
     lock.write_text("torch==2.15.0+cpu")
     with pytest.raises(OSError, match=r"nvidia-cuda-runtime or .* is not in"):
         build.cuda_versions()
+
+
+def test_the_readme_names_the_locked_versions() -> None:
+    cuda, cudnn, nccl = (".".join(version.split(".")[:2]) for version in list(build.cuda_versions().values())[:3])
+    readme = (ROOT / "README.md").read_text()
+    assert f"CUDA {cuda}, cuDNN {cudnn}, NCCL {nccl}" in readme
+    assert f"pip install snakemake=={locked_version(['snakemake'])} " in readme
 
 
 def test_the_base_image_is_the_same_everywhere_and_pinned_by_its_digest() -> None:

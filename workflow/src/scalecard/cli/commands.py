@@ -17,6 +17,8 @@ from scalecard.analysis import MARGIN_OF_RUNS
 from scalecard.cli.output import Output
 from scalecard.hardware import host, machine, vendors
 
+# What a host that only starts containers lacks: what measures, and what draws.
+LOCKED = ("torch", "torchvision", "numpy", "pandas", "scipy", "matplotlib")
 RESULTS = "a platform, a folder of results, a git revision[:platform]"
 
 
@@ -34,7 +36,7 @@ def main() -> int:
         print(f"{args.command}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except (ImportError, MemoryError) as error:
-        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scalecard"):
+        if isinstance(error, ModuleNotFoundError) and error.name in LOCKED:
             print(f"{args.command}: {sys.executable} has no {error.name}; `make` installs it in .venv", file=sys.stderr)
             return 2
         if not host.is_out_of_memory(error):
