@@ -30,6 +30,7 @@ SLIM = [
         (r"> <", "><"),
     )
 ]
+ID = re.compile(r'(\bid="|xlink:href="#|url\(#)([^")]+)')
 DATA = re.compile(r' d="[^"]*"')
 COMMAND = re.compile(r' ?([A-Za-z"]) ?')  # of a path, or its end: numbers need no space beside them
 STYLE = re.compile(r'style="([^"-][^"]*)"')
@@ -74,20 +75,19 @@ def _slim(svg: str) -> str:
         return f'class="{names.setdefault(found[1], f"s{zlib.crc32(found[1].encode()):x}")}"'
 
     svg = STYLE.sub(named, svg)
-    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    rules = "".join(f".{name}{{{style.replace(': ', ':').replace('; ', ';')}}}" for style, name in names.items())
     return svg.replace("</style>", f"{rules}</style>", 1)
 
 
 def _as_element(svg: str, prefix: str, width: float, texts: dict[str, str]) -> str:
-    """Without prologue, metadata and size, in the page's own ink; ids get the prefix, since a page has many figures."""
+    """Without prologue, metadata and size, in the page's own ink; ids are the prefix and a number."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', rf'\1 style="--inches: {width:.2f}"', svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = _slim(svg.replace(style.INK, "currentColor"))
     svg = POINT.sub(lambda found: f'<g class="point"><title>{escape(texts[found[1]])}</title>', svg)
-    for mark in ('id="', 'xlink:href="#', "url(#"):
-        svg = svg.replace(mark, f"{mark}{prefix}-")
-    return svg
+    ids: dict[str, str] = {}
+    return ID.sub(lambda found: found[1] + ids.setdefault(found[2], f"{prefix}-{len(ids)}"), svg)
 
 
 def sparkline(points: Sequence[tuple[float, float]]) -> str:
