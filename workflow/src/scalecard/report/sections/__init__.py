@@ -16,11 +16,13 @@ from types import ModuleType
 
 from scalecard.analysis import formatting, limits
 from scalecard.analysis.published_figures import Ours, Part
-from scalecard.records.axes import BASELINE, DTYPES
+from scalecard.records.axes import BASELINE, DTYPES, Scalar
 from scalecard.records.record import Record, Result
 from scalecard.report import toc
 
 TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # of Fashion-MNIST
+# What the time of an epoch has besides training, by the way to train it: that of all, or as the textbook prints it.
+INCLUDED: dict[Scalar, tuple[Part, ...]] = {None: (), "as printed": ("loader", "synchronisation")}
 
 
 class Topic(IntEnum):
@@ -166,12 +168,11 @@ def bus_bandwidths(records: Sequence[Record]) -> Iterator[Number]:
 def published_epochs(result: Result) -> Iterator[Ours]:
     """Our epochs and the accuracies that they ended with, as the textbooks print them.
 
-    A time holds for any images, an accuracy for these alone. A case that is timed as the textbook prints it, with its
-    own loader, gives the same metric with what it `includes`, and is then what stands beside the textbook's.
+    A time holds for any images, an accuracy for these alone. Of several ways to train an epoch (the axis `way`) those
+    that no textbook prints are left out, and so are runs from other weights (`start`).
     """
     for metric, name in (("epoch_time", "sec_per_epoch"), ("accuracy", "test_accuracy")):
-        ours = result.select(metric, way=None, start=None)
-        for record in [*result.select(metric, way="as printed"), *ours]:
+        for record in [each for each in result.select(metric, start=None) if each.case.get("way") in INCLUDED]:
             settings = {axis: record.case.get(axis) for axis in ("batch_size", "lr")}
             settings["train_images"] = result.spec.get("train_images") or TRAIN_IMAGES
             settings["precision"] = next((rung for rung in DTYPES if rung in record.case), BASELINE)
@@ -180,8 +181,7 @@ def published_epochs(result: Result) -> Iterator[Ours]:
                 value = formatting.final(record)
                 settings |= {"epochs": len(record.samples[0]), "data": record.case["data"]}
                 settings["test_images"] = result.spec.get("test_images") or TEST_IMAGES
-            includes: Sequence[Part] = ("loader", "synchronisation") if "way" in record.case else ()
-            count = record.integer("devices", 1)
+            count, includes = record.integer("devices", 1), INCLUDED[record.case.get("way")]
             yield Ours(metric=name, value=value, gpus=count, settings=settings, includes=includes)
 
 

@@ -119,9 +119,10 @@ def published(result: Result) -> Iterator[Ours]:
     """Epochs, accuracies, and the speed-up of two devices at the same batch."""
     own = list(published_epochs(result))
     yield from own
-    times = {each.gpus: each for each in own if each.metric == "sec_per_epoch"}
-    if {1, 2} <= set(times):
-        yield replace(times[2], metric="speedup_2gpu", value=times[1].value / times[2].value)
+    times = {(each.gpus, tuple(each.includes)): each for each in own if each.metric == "sec_per_epoch"}
+    for (count, includes), two in times.items():
+        if count == 2 and (one := times.get((1, includes))):
+            yield replace(two, metric="speedup_2gpu", value=one.value / two.value)
 
 
 def nightly(result: Result) -> Iterator[Number]:
