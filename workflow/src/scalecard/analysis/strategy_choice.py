@@ -320,7 +320,7 @@ def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Recor
         yield "Data parallelism from scratch", scratch.select("epoch_time", way=None)
     if threads := results.get("dp_concise"):
         batch, lr = threads.spec["batch_sizes"][0], threads.spec["lrs"][0]
-        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr, start=None)
+        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr)
     if ranks := results.get("ddp"):
         for model in ranks.spec["models"]:
             yield f"{model}: DDP", ranks.select("step_time", workload=model, scaling="strong", nodes=None)

@@ -67,7 +67,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         for at in in_equal_parts([*order, *last], label=_label, headline=pairs):
             if at is None:
                 case: Case = {"workload": PRINTED, "devices": 1}
-                yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="epoch_time")
+                yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="accuracy", unit="fraction")
                 continue
             batch_size, lr = at
             case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
@@ -118,8 +118,8 @@ def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Data
         seconds = [printed("second run", at, begun) for at in dict.fromkeys((small, large))]
         timings += time_epochs(seconds, num_epochs=spec.run_epochs, devices=devices)
     for timing in timings:
-        yield timing.record("epoch_time")
-        yield timing.accuracy_record()
+        record, made = timing.accuracy_record(), timing.prepared
+        yield replace(record, checks=made.checks, work=made.work) if made and record.status == "ok" else record
 
 
 def _variant(spec: Spec, build: Callable[[WrappedEpoch], Subject], at: WrappedEpoch, data: str) -> Variant:

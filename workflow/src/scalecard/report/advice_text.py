@@ -172,7 +172,7 @@ def on_data_parallel(measured: PlatformResults) -> list[str]:
         return []
     model = threads.spec["model"]
     textbook: Case = {"batch_size": threads.spec["batch_sizes"][0], "lr": threads.spec["lrs"][0]}
-    slow = _gain(threads.select("epoch_time", start=None, **textbook))
+    slow = _gain(threads.select("epoch_time", **textbook))
     fast = _gain(ranks.select("step_time", workload=model, scaling="strong", nodes=None))
     if not (slow and fast) or slow[0] != fast[0]:
         return []

@@ -3,8 +3,7 @@
 First: the time of an epoch for every batch size (beside other platforms the first) and number of devices. Then test
 accuracy after each epoch on each number of devices, a panel for each batch size and learning rate; on one device
 alone, all of them in one. The textbook's pair changes batch, learning rate and devices together; here each is changed
-alone. Last: its two runs, and what lies between them, one change at a time; and where batch and rate grow with the
-devices.
+alone. Last: its two runs, and what lies between them, one change at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,6 @@ from scalecard.analysis import formatting
 from scalecard.analysis.accuracy_causes import Cause, Step, causes, growing_with_devices, textbook_runs
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
-from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report import by_key
@@ -36,7 +34,7 @@ def plot(results: Sequence[Result]) -> Figure:
     shown = [
         points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
         for result in results
-        for r in result.select("epoch_time", lr=result.spec["lrs"][0], start=None)
+        for r in result.select("epoch_time", lr=result.spec["lrs"][0])
         if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
     ]
     figure, (left, *others) = charts.panels(1 + len(curves), height=charts.height_of(shown))
@@ -49,10 +47,7 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _curves(result: Result) -> dict[str, dict[str, Record]]:
-    """By panel and name: a panel for each setting or, where only one device trained, one for all of them; then others.
-
-    They are the textbook's two runs, and those whose batch grows with the devices.
-    """
+    """By panel and name: a panel for each setting or, where only one device trained, one for all; the two runs."""
     spec, grid = result.spec, result.select("accuracy", start=None)
     own = [r for r in grid if r.case["batch_size"] in spec["batch_sizes"] and r.case["lr"] in spec["lrs"]]
     settings = by_key((f"batch {r.case['batch_size']}, lr {r.case['lr']:g}", r) for r in own)
@@ -61,9 +56,6 @@ def _curves(result: Result) -> dict[str, dict[str, Record]]:
         panels = {"accuracy on one device": {setting: curve for setting, (curve,) in settings.items()}}
     if len(runs := textbook_runs(result)) == len(RUNS):
         panels["the textbook's two runs, on one device"] = dict(zip(RUNS, runs, strict=True))
-    if len(growing := growing_with_devices(result)) > 2:
-        named = {counted(curve.integer("devices"), "device"): curve for _, curve in growing}
-        panels["batch and rate grow with the devices"] = named
     return panels
 
 
@@ -79,10 +71,10 @@ def findings(result: Result) -> list[Finding]:
 
 def _speed(result: Result) -> Iterator[Finding]:
     batch, lr, model = result.spec["batch_sizes"][0], result.spec["lrs"][0], formatting.model_name(result.spec["model"])
-    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr, start=None)
+    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
     if single is None:
         return
-    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr, start=None), "devices")[0]
+    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
     if most is single:
         rate = f"{(result.spec['train_images'] or TRAIN_IMAGES) / single.median:.4g} images/s"
         text = f"One device trains {model} at {rate}: {formatting.time(single)} per epoch."
@@ -176,7 +168,7 @@ def published(result: Result) -> Iterator[Ours]:
 
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch at the first batch and rate, on most devices."""
-    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0], "start": None}
+    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
     for record in formatting.largest(result.select("epoch_time", **case), "devices"):
         model = formatting.model_name(record.text("workload"))
         yield Number(label=f"epoch of {model} on {record.case['devices']} devices", record=record)

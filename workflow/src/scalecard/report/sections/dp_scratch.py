@@ -50,11 +50,11 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _bars(results: Sequence[Result]) -> list[points.Point]:
-    """The epoch as printed, without its loader, ours, and the framework's; of several platforms on one device alone."""
+    """The epoch as printed, without its loader, ours, and the framework's, on this platform."""
     return [
         points.timed(result, record, series="", x=f"{NAMES.get(way, way)}, {counted(devices, 'device')}")
-        for result in results
-        for devices in ([1] if len(results) > 1 else result.spec.get("as_printed", ()))
+        for result in results[:1]
+        for devices in result.spec.get("as_printed", ())
         for way in WAYS
         for record in result.select("epoch_time", way=way, devices=devices)
     ]
