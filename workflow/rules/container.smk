@@ -20,7 +20,7 @@ rule container:
         machine=100,
     params:
         settings=build.hidden(json.dumps(config["container"])),
-        shared=["--shared"] if config["cluster"] != "none" else [],
+        shared=["--shared"] if config["cluster"] != "none" or config["hosts"] else [],
     message:
         "choose the container engine, and build or find the image"
     shell:

@@ -27,13 +27,15 @@ for experiment, block in SETTINGS.blocks.items():
             name=experiment,
             cluster=config["cluster"],
             nodes=SETTINGS.nodes[experiment],
+            hosts=config["hosts"] if SETTINGS.nodes[experiment] > 1 else [],
             spec=block,
             data=config["data_dir"],
             dataset=inputs.dataset_of(experiment, config["dataset"]),
         message:
             f"{experiment}: {source_code.title(f'report.sections.{experiment}')}"
         shell:
-            "python -m scalecard.jobs.every_node --cluster {params.cluster:q} --nodes {params.nodes:q} --"
+            "python -m scalecard.jobs.every_node --cluster {params.cluster:q} --nodes {params.nodes:q}"
+            " --hosts {params.hosts:q} --"
             " python -m scalecard.jobs.containers.launch {input.container:q} --data {params.data:q}"
             " --fetch {params.dataset:q} --writable results --"
             " python -m scalecard run {params.name:q} --spec {params.spec:q}"

@@ -22,7 +22,7 @@ onstart:
         needs=SETTINGS.needs,
         shares=SETTINGS.seconds,
         headlines=SETTINGS.headlines,
-        handed_on=config["cluster"] == "none",
+        handed_on=config["cluster"] == "none" and not config["hosts"],
         devices=(
             SETTINGS.machine.describe()
             if config["cluster"] == "none"

@@ -26,7 +26,7 @@ from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
-NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "measure", "forecast", "workloads"}
+NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "hosts", "measure", "forecast", "workloads"}
 LONGEST_TEXT = 1_000  # letters
 LONGEST_KEY = 100
 INT64 = 2**63
@@ -225,7 +225,7 @@ def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, 
     """The values that the experiment's Spec is built from: the shared ones, and its own at this scale."""
     shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
     if spans_nodes(name):
-        shared["nodes"] = config["nodes"]
+        shared["nodes"] = max(config["nodes"], 1 + len(config["hosts"]))
     own = _scaled(config["experiments"][name], scale)
     own.pop("minutes", None)  # a scheduler's time limit does not change the measurement
     if trains_workloads(name):
@@ -252,8 +252,13 @@ def _cluster_problems(config: Mapping[str, Any]) -> Iterator[str]:
         for key, accepted in {"platform": "a label for the kind of node", "scale": "full or quick"}.items():
             if config[key] == "auto":
                 yield f"{key} = auto: this is not the machine that is measured; set {accepted} in {profile}"
-    if config["nodes"] > 1 and cluster != "slurm":
-        yield f"nodes = {config['nodes']}: only `snakemake --workflow-profile slurm` starts a job on several nodes"
+    hosts, nodes = config["hosts"], config["nodes"]
+    if hosts and cluster != "none":
+        yield f"hosts = {shortened(hosts)}: only without a scheduler (cluster: none); accepted here: []"
+    elif hosts and nodes not in (1, 1 + len(hosts)):
+        yield f"nodes = {nodes}: with this machine and {shortened(hosts)} in hosts, accepted: {1 + len(hosts)}, or 1"
+    elif nodes > 1 and cluster != "slurm" and not hosts:
+        yield f"nodes = {nodes}: several need `snakemake --workflow-profile slurm`, or the other machines in hosts"
 
 
 def _device_problems(config: Mapping[str, Any], machine: Machine) -> list[str]:
