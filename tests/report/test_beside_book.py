@@ -113,7 +113,8 @@ def test_each_gpu_one_by_one_and_serial_over_concurrent(products: Result) -> Non
         "Both GPUs at once | 2 GPUs | 466 ms | 140 ms",
     ]
     told = [finding.text for finding in async_timing.findings(products) if finding.topic is Topic.ONE_BY_ONE]
-    assert told == ["One by one, the same products take device 0 120 ms, device 1 130 ms, each of 2 to 3 120 ms."]
+    said = "One by one, the same products take 120 ms on device 0, 130 ms on device 1, 120 ms on each of 2 to 3."
+    assert told == [said]
     smaller = replace(products, spec={**products.spec, "size": 512})
     assert rows(smaller) == []
 

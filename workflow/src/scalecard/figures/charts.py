@@ -154,7 +154,7 @@ def bars(shown: Sequence[Point], axes: Axes, *, unit: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     number_axis(axes.xaxis, unit)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.margins(x=0.28)  # the values
 
 

@@ -183,7 +183,7 @@ def _concurrency(result: Result) -> Iterator[Finding]:
                 f" by one; ideal is {count}x."
             )
             yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)
-            each = ", ".join(f"{_named(own)} {formatting.seconds(one)}" for own, one in _one_by_one(result).items())
+            each = ", ".join(f"{formatting.seconds(one)} on {_named(own)}" for own, one in _one_by_one(result).items())
             yield Finding(text=f"One by one, the same products take {each}.", topic=Topic.ONE_BY_ONE)
 
 

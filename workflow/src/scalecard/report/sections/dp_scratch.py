@@ -94,12 +94,15 @@ def _alone(result: Result) -> Iterator[Finding]:
 def _as_printed(parts: EpochParts) -> Finding:
     """The distance between the textbook's epoch and ours, taken apart."""
     on, printed, ours = counted(parts.devices, "device"), *map(formatting.time, (parts.printed, parts.resident))
-    waiting = formatting.percent(max(0.0, parts.synchronising))
     text = (
         f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}:"
-        f" {formatting.share(parts.loading)} of it is what loading adds, {waiting} the"
-        f" synchronisation after every batch, and {formatting.share(parts.training)} the training."
+        f" {formatting.share(parts.loading)} of it is what loading adds"
     )
+    if parts.synchronising > 0:
+        waiting, training = formatting.percent(parts.synchronising), formatting.share(parts.training)
+        text += f", {waiting} the synchronisation after every batch, and {training} the training."
+    else:
+        text += ". Synchronising after every batch costs nothing that can be seen."
     return Finding(text=text, topic=Topic.AS_PRINTED)
 
 
