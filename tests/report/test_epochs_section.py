@@ -56,7 +56,7 @@ def test_a_sentence_says_what_the_distance_is_made_of(make_result: Make) -> None
 def test_a_synchronisation_that_costs_nothing_has_no_negative_share(make_result: Make) -> None:
     found = dp_scratch.findings(printed(make_result, loading=1.2, waiting=-0.1))
     (sentence,) = [finding.text for finding in found if "textbook prints" in finding.text]
-    assert sentence.endswith("is what loading adds. Synchronising after every batch costs nothing that can be seen.")
+    assert sentence.endswith("is what loading adds. What synchronising after every batch adds cannot be told.")
 
 
 def test_without_all_three_nothing_is_said(make_result: Make) -> None:

@@ -84,9 +84,9 @@ def growing_with_devices(result: Result) -> list[tuple[Record, Record]]:
     """Times and accuracies where batch and learning rate are as many times the first ones as there are devices."""
     batch, lr = result.spec["batch_sizes"][0], result.spec["lrs"][0]
     found = []
-    for record in sorted(result.select("epoch_time"), key=lambda each: each.integer("devices")):
+    for record in sorted(result.select("epoch_time", start=None), key=lambda each: each.integer("devices")):
         count = record.integer("devices")
-        accuracy = result.find("accuracy", **record.case)
+        accuracy = result.find("accuracy", start=None, **record.case)
         if accuracy and record.matches(batch_size=batch * count, lr=rate_for(lr, count)):
             found.append((record, accuracy))
     return found

@@ -88,7 +88,7 @@ def of_report() -> list[str]:
     modules = [f"report.sections.{name}" for name in _modules("sections")]
     modules += [f"report.answers.{name}" for name in answers()]
     templates = sorted(str(path) for path in TEMPLATES.glob("*.*") if path.suffix != ".rst")
-    shown = ["docs/glossary.md", "docs/textbook.md"]
+    shown = [str(PROJECT / "docs" / name) for name in ("glossary.md", "textbook.md")]
     return [*_files("report.render", *modules), *templates, *_reference(), *shown]
 
 

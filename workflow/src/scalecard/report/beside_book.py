@@ -61,7 +61,8 @@ def table(experiment: str, matches: Sequence[Match], device: str, *, hidden: boo
     ]
     notes = list[str]()
     if parts := dict.fromkeys(part for match in shown for part in match.besides):
-        notes.append(f"Published times include {' and '.join(PARTS[part] for part in parts)}; yours do not.")
+        included = " and ".join(PARTS[part] for part in parts)
+        notes.append(f"Published times include {included}; yours do not, unless they are as printed.")
     if hidden:
         notes.append("Accuracies are not compared: your images are synthetic.")
     if any(match.entry.gpu is None for match in shown):
@@ -85,7 +86,9 @@ def _most_telling(matches: Sequence[Match], device: str) -> Iterator[Match]:
 def _places(matches: Sequence[Match]) -> Iterator[tuple[str, list[str], list[str]]]:
     """What was published of one metric, and ours: several on as many GPUs are each of one of them."""
     for place, own in by_key((_place(match.entry), match) for match in matches).items():
-        yield place, [of(match.entry) for match in own], [of(match.entry, match.ours.value) for match in own]
+        printed = [", as printed" if match.ours.includes else "" for match in own]
+        here = [of(match.entry, match.ours.value) + way for match, way in zip(own, printed, strict=True)]
+        yield place, [of(match.entry) for match in own], here
 
 
 def name(metric: str) -> str:

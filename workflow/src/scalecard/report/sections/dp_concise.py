@@ -136,11 +136,14 @@ def _why(result: Result) -> Iterator[Finding]:
     drops = [what for cause, what in changes.items() if steps[cause].explains_a_drop]
     verdict = "There is no drop here to explain"
     if whole.explains_a_drop:
-        verdict = f"What explains the drop: {', and '.join(drops)}" if drops else "None by itself explains the drop"
+        verdict = f"The drop comes with: {', and '.join(drops)}" if drops else "The drop comes with none of them alone"
+    elif whole.moved < 0:
+        verdict = "The drop is within what chance, or a run between two of its epochs, may move it by"
     text = (
-        f"After {len(whole.before.samples[0])} epochs on one device, the textbook's first run as printed ends at"
+        f"After {len(whole.before.samples[0])} epochs on one device, the textbook's first run as printed, at batch"
+        f" {whole.before.case['batch_size']} with lr {whole.before.case['lr']:g}, ends at"
         f" {formatting.final(whole.before):.3f} and its second at {formatting.final(whole.after):.3f}. One change at a"
-        f" time: {moved}. {verdict}."
+        f" time, in runs of one seed: {moved}. {verdict}."
     )
     yield Finding(text=text, topic=Topic.TEXTBOOK_RUNS)
     if blocks := steps.get(Cause.BLOCKS):

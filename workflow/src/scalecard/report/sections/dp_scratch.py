@@ -94,15 +94,20 @@ def _alone(result: Result) -> Iterator[Finding]:
 def _as_printed(parts: EpochParts) -> Finding:
     """The distance between the textbook's epoch and ours, taken apart."""
     on, printed, ours = counted(parts.devices, "device"), *map(formatting.time, (parts.printed, parts.resident))
-    text = (
-        f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}:"
-        f" {formatting.share(parts.loading)} of it is what loading adds"
+    text = f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}"
+    loads, waits = (
+        slower.over(faster).verdict == "slower"
+        for slower, faster in ((parts.printed, parts.synchronised), (parts.synchronised, parts.resident))
     )
-    if parts.synchronising > 0:
+    text += (
+        f": {formatting.share(parts.loading)} of it is what loading adds" if loads else ". What loading adds cannot be"
+    )
+    text += "" if loads else " told"
+    if loads and waits:
         waiting, training = formatting.percent(parts.synchronising), formatting.share(parts.training)
         text += f", {waiting} the synchronisation after every batch, and {training} the training."
     else:
-        text += ". Synchronising after every batch costs nothing that can be seen."
+        text += ". What synchronising after every batch adds cannot be told." if not waits else "."
     return Finding(text=text, topic=Topic.AS_PRINTED)
 
 

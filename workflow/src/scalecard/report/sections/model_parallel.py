@@ -129,7 +129,10 @@ def as_printed(result: Result) -> Iterator[Finding]:
     text = f"As the tutorial prints it, with inputs drawn while the clock runs, {'; '.join(told)}."
     for one, ours in pairs:
         if one.case["strategy"] == SINGLE.name and one.over(ours).verdict == "slower":
-            text += f" Drawing and sending a batch takes {formatting.seconds(one.median - ours.median)} of it."
+            more = formatting.seconds((one.median - ours.median) / one.integer("batches", 1))
+            text += (
+                f" On one device that is {more} more per batch, for drawing it, sending it, and launching otherwise."
+            )
     yield Finding(text=text, topic=Topic.AS_PRINTED)
 
 

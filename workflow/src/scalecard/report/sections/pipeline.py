@@ -285,9 +285,8 @@ def _order(result: Result) -> Iterator[Finding]:
     elif [record.case["strategy"] for record in ordered] == ["textbook", SINGLE.name, MODEL_PARALLEL.name]:
         text = f"As in the tutorial, {fastest} is the fastest, and {slowest} the slowest."
     else:
-        text = (
-            f"In the tutorial the pipeline is fastest and model parallelism slowest; here {fastest} and {slowest} are."
-        )
+        text = "In the tutorial the pipeline is the fastest and model parallelism the slowest;"
+        text += f" here {fastest} is the fastest and {slowest} the slowest."
     yield Finding(text=text, topic=Topic.TUTORIALS_ORDER)
 
 

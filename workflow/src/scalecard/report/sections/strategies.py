@@ -181,12 +181,13 @@ def _of_the_tutorials(result: Result, workload: str, devices: int) -> Iterator[F
         best = max(several, key=lambda step: step_records.rate(step) / step.integer("devices"))
         work = best.integer("units") / (best.integer("devices") * single.integer("units"))
         each = formatting.scaled(formatting.speedup(best, single), work)
+        ends = {"slower": ", and it is.", "faster": "; here it is not."}
         text = (
-            f"{workload}: the most that a device of several trains is {formatting.share(each)} of what one does alone,"
-            f" by {best.text('strategy')} on {best.case['devices']} with {best.text('scaling')} scaling. The tutorials"
-            " say that one is the most efficient if it holds the model"
+            f"{workload}: of several devices each trains at most {formatting.share(each)} of what one does alone, by"
+            f" {best.text('strategy')} on {best.case['devices']} with {best.text('scaling')} scaling. The tutorials say"
+            " that one is the most efficient if it holds the model"
         )
-        text += ", and it is." if formatting.inverse(each).verdict == "slower" else "; here that cannot be seen."
+        text += ends.get(formatting.inverse(each).verdict, "; here they cannot be told apart.")
         yield Finding(text=text, topic=Topic.ONE_IS_MOST_EFFICIENT)
     threads, processes = (
         result.find("step_time", workload=workload, strategy=kind.name, scaling="strong", devices=devices)
@@ -194,7 +195,7 @@ def _of_the_tutorials(result: Result, workload: str, devices: int) -> Iterator[F
     )
     if threads and processes:
         text = formatting.versus(f"{workload}: nn.DataParallel on {devices} devices", threads.over(processes), "DDP")
-        cause = ". Its threads share one interpreter lock and it sends the model in every step; DDP does neither"
+        cause = ". The tutorials' reasons: its threads share Python's lock, and it sends the model in every step"
         text += cause if threads.over(processes).verdict == "slower" else ""
         yield Finding(text=f"{text}.", topic=Topic.THREADS_OR_PROCESSES)
 
