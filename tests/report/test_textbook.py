@@ -72,6 +72,19 @@ def texts(*paths: Path) -> set[str]:
     return {node.value for node in every if isinstance(node.value, str)}
 
 
+def titles(path: Path) -> set[str]:
+    """What a section gives its panels as title: the values of `title=`, of functions of that name, and of mappings."""
+    found = list[ast.expr]()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call):
+            found += [word.value for word in node.keywords if word.arg == "title"]
+            found += node.args if getattr(node.func, "attr", "") in ("set_title", "title") else []
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):  # panels by their titles
+            found.append(node.targets[0].slice)
+    parts = [part.value for one in found for part in ast.walk(one) if isinstance(part, ast.Constant)]
+    return {part.strip(": ") for part in parts if isinstance(part, str)}  # of some, a model's name comes first
+
+
 def values(block: dict[str, Any]) -> set[Any]:
     """All single values of an experiment's block in config.yaml, at the full scale."""
     return {v for value in block.values() for v in (value if isinstance(value, list) else [value]) if v.__hash__}
@@ -108,8 +121,8 @@ def test_what_a_row_names_exists(row: Row, monkeypatch: pytest.MonkeyPatch) -> N
     assert set(row.sections) <= set(sections.names())
     unknown = [code for code in re.findall(r"`([^`]+)`", row.here) if not is_known(code, row.sections[0])]
     assert not unknown
-    drawn = "\n".join(texts(*(PACKAGE / f"report/sections/{name}.py" for name in row.sections)))
-    assert [title for title in re.findall(r'figure "([^"]+)"', row.here) if title not in drawn] == []
+    drawn = {title for name in row.sections for title in titles(PACKAGE / f"report/sections/{name}.py")}
+    assert [title for title in re.findall(r'[Ff]igure "([^"]+)"', row.here) if title not in drawn] == []
     assert set(re.findall(r'answer "([^"]+)"', row.here)) <= set(toc.NAMES.values())
 
 
