@@ -49,8 +49,8 @@ def wrapped_epoch(
 ) -> Subject:
     """An epoch, after which the test images are `scored`, or none.
 
-    As timed, it goes on with a net that has `begun` to train: with all of its parameters and buffers but weights of
-    convolutions and linear layers.
+    As timed, it goes on with a net that was trained before: `begun` are that one's parameters and buffers, of which all
+    but the weights of convolutions and linear layers are kept.
     """
     workload = at.workload
     images = dataset.limited(at.num_images, None).to(first.torch)
