@@ -108,7 +108,7 @@ def test_pods_measure_and_each_asks_for_a_node_with_all_its_gpus_for_itself(
     assert len(kubernetes.jobs) == 2, "one describes the node, one measures"
     describing, measuring = (job["spec"]["template"]["spec"] for job in kubernetes.jobs.values())
     assert describing["activeDeadlineSeconds"] == 60 * (10 + kubernetes_pods.TO_PULL), "rule machine's runtime"
-    share = 2  # minutes, rounded up: its part of the budget of 60
+    share = 1  # minutes, rounded up: its part of the budget of 60
     assert measuring["activeDeadlineSeconds"] == 60 * (share + plan.SLACK + kubernetes_pods.TO_PULL)
     for job in kubernetes.jobs.values():
         template = job["spec"]["template"]

@@ -39,12 +39,13 @@ from scalecard.report.sections.model_parallel import (
 CLOSE = 0.05  # how much longer than played a step may take where nothing else binds
 LINES = (SINGLE.name, MODEL_PARALLEL.name)
 FITTED, STAGES = "gpipe", 2
+BESIDE = 2  # platforms beside which the tutorial's figures are drawn, too: before and after a change
 TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is trusted
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """Time over split size, a panel per platform; what the tutorial draws; and steps beside what is played."""
-    in_book = any(map(in_print, results))
+    in_book = any(map(in_print, results)) and len(results) <= BESIDE
     figure, panels = charts.panels(len(results) + (3 if in_book else 1))
     for result, axes in zip(results, panels, strict=False):
         sizes = _draw_times(_times(result), axes, "log")
