@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(workflow.current_basedir).parent / "src"))
 from scalecard.jobs.config_file import InvalidConfig, check_files
 
 try:
-    if not workflow.modifier.is_module:
+    if not workflow.modifier.skip_configfile:
         check_files([Path("config.yaml"), *workflow.config_settings.configfiles])
 except InvalidConfig as error:
     raise WorkflowError(str(error)) from None

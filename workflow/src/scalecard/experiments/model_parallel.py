@@ -19,13 +19,13 @@ from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
 from scalecard.benchmarks.training.cuts import (
     Model,
-    as_printed,
     chosen_cuts,
     not_cut,
     resnet50,
     time_blocks,
     with_blocks,
 )
+from scalecard.benchmarks.training.printed_variants import as_printed
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
 from scalecard.hardware.devices import Device, open_devices

@@ -26,7 +26,6 @@ from scalecard.benchmarks.training.cuts import (
     TEXTBOOK,
     Model,
     after,
-    as_printed,
     chosen_cuts,
     not_cut,
     resnet50,
@@ -34,6 +33,7 @@ from scalecard.benchmarks.training.cuts import (
     with_blocks,
 )
 from scalecard.benchmarks.training.library_pipelines import pipeline
+from scalecard.benchmarks.training.printed_variants import as_printed
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.single_process import TEXTBOOK as TEXTBOOK_PIPELINE

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, given, gradients
-from scalecard.benchmarks.training.reference_cache import References
-from scalecard.benchmarks.training.single_process import printed
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
@@ -21,7 +19,6 @@ from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.records.statistics import FEWEST
-from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.workloads.stage_cuts import Cuts, balanced, stages
 from scalecard.workloads.workload import Workload, built_in
 
@@ -29,7 +26,6 @@ Model = Literal["resnet50", "resnet26_quarter"]
 # In each layer.
 BOTTLENECKS: Mapping[str, tuple[int, ...]] = {"resnet50": (3, 4, 6, 3), "resnet26_quarter": (2, 2, 2, 2)}
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
-IN_PRINT = (SINGLE.name, MODEL_PARALLEL.name, "textbook")  # the tutorial's network on one device, on two, and pipelined
 
 
 def num_blocks(model: str) -> int:
@@ -93,18 +89,6 @@ def chosen_cuts(model: str, blocks: Callable[[], Sequence[Timing]], counts: Sequ
         return [balanced(times, count) for count in counts if count <= len(times)]
 
     return [(TEXTBOOK, after(model, 2)), *((BALANCED, tuple(cuts)) for cuts in decided("cuts", decide))]
-
-
-def as_printed(
-    variants: Sequence[Variant], devices: Sequence[Device], references: References, repeats: int = 1
-) -> list[Variant]:
-    """Those of the variants that the tutorial has, on one device or at its cut, by its own code: the same settings."""
-    build = partial(printed, devices, references, repeats)
-    return [
-        replace(each, name=f"{each.name}, as printed", build=build)
-        for each in variants
-        if each.case.get("strategy") in IN_PRINT and each.case.get("cut", TEXTBOOK) == TEXTBOOK
-    ]
 
 
 def not_cut(model: str, blocks: Sequence[Timing], counts: Sequence[int], case: Case) -> Iterator[Record]:

@@ -12,7 +12,6 @@ from scalecard.benchmarks.training.simulated_pipelines import parts
 from scalecard.benchmarks.training.strategy import LOCAL, UPDATE, CannotBe, StrategyBuilder, trained
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
-from scalecard.parallel.as_printed import PrintedModel, PrintedStep
 from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.schedules import SCHEDULES, Schedule
@@ -41,13 +40,13 @@ class InProcess:
 
     def model(self, devices: Sequence[Device], workload: Workload, cuts: Cuts) -> tuple[nn.Module, ModelParallel]:
         """The model, and its stages on the first of these devices; without `cuts` it is itself the only one."""
-        whole, stages = _in_stages(workload, cuts, devices[0])
+        whole, stages = in_stages(workload, cuts, devices[0])
         return whole, self.executor(
             stages, devices[: len(stages)], optimizer=workload.optimizer_settings, loss=workload.loss
         )
 
 
-def _in_stages(workload: Workload, cuts: Cuts, first: Device) -> tuple[nn.Module, list[nn.Module]]:
+def in_stages(workload: Workload, cuts: Cuts, first: Device) -> tuple[nn.Module, list[nn.Module]]:
     """The model, and its stages; without `cuts` it is itself the only one, on the first device."""
     if cuts:
         return cut(workload, cuts)
@@ -150,39 +149,6 @@ def _counts(form: InProcess, references: References, at: Setting, inputs: Tree) 
         handed = sum(leaf.nbytes for leaf in leaves(inputs)) + form.crossings * crossing_bytes
         counts["received bytes"] = handed + norms
     return counts
-
-
-def printed(devices: Sequence[Device], references: References, repeats: int, at: Setting) -> Subject:
-    """`repeats` steps per call as the tutorial prints them, on one device or cut over several; each draws its batch."""
-    workload, optimizer = at.workload, at.workload.optimizer_settings
-    whole, stages = _in_stages(workload, at.cuts, devices[0])
-    used = devices[: len(stages)]
-    model = PrintedModel(stages, [device.torch for device in used], at.split_size)
-    values = trainable(whole)
-    made, draw = optimizer.build(values), partial(workload.batch, workload.batch_size, HOST)
-    step = partial(devices[0].submit, PrintedStep(model, draw, loss=workload.loss, optimizer=made))
-    once: dict[str, float] = {"forwards": len(at.micro_sizes()), "samples": workload.batch_size}
-    once |= optimizer.updates(values) | ({} if workload.exact else references.counts(workload, at.micro_sizes()))
-
-    def work() -> None:
-        for _ in range(repeats):
-            step()
-
-    proven = trained(
-        at,
-        step,
-        partial(state_of, whole),
-        references.at(workload, at.micro_sizes()),
-        references=references,
-        modules=stages,
-        devices=used,
-        counts={
-            **{name: repeats * each for name, each in once.items()},
-            "optimizer bytes": optimizer.state_bytes(values),
-        },
-        optimizers=[made],
-    )
-    return replace(proven, work=work)
 
 
 def _data_parallel(devices: Sequence[Device], references: References, at: Setting) -> Subject:
