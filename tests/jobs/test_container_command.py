@@ -227,10 +227,10 @@ def test_of_a_workflow_that_is_anothers_module_the_code_is_mounted_too(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inside, "PROJECT", Path("../scalecard"))
-    code, own, *_ = options(engine, "--mount", project="/work/other")
-    assert code == "type=bind,source=/work/scalecard,destination=/work/scalecard,ro"
-    assert own == "type=bind,source=/work/other,destination=/work/other,ro"
-    assert variables(engine, project="/work/other")["PYTHONPATH"] == "/work/scalecard/workflow/src"
+    code, own, *_ = options(engine, "--mount", project="/srv/other")
+    assert code == "type=bind,source=/srv/scalecard,destination=/srv/scalecard,ro"
+    assert own == "type=bind,source=/srv/other,destination=/srv/other,ro"
+    assert variables(engine, project="/srv/other")["PYTHONPATH"] == "/srv/scalecard/workflow/src"
 
 
 def test_a_host_without_pytorch_downloads_in_a_container_that_has_its_network(

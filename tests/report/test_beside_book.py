@@ -174,7 +174,7 @@ def test_what_is_timed_as_printed_stands_beside_the_book_in_the_place_of_ours(
     cut: Case = {**case, "devices": 2, "cut": "after layer2"}
     records = [
         timed([seconds + extra] * 7, metric=metric, strategy=name, split_size=size, **where)
-        for metric, extra in (("step_time", 0.0), ("printed_time", 0.5))
+        for metric, extra in (("step_time", 0.0), ("tutorial_time", 0.5))
         for name, size, seconds, where in (
             ("single device", 120, 1.0, case),
             ("model parallel", 120, 1.25, cut),

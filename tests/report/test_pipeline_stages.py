@@ -125,7 +125,7 @@ def in_the_tutorial(single: float, plain: float, pipelined: float) -> list[Recor
         ({"strategy": "textbook", "split_size": 2, **TEXTBOOK}, pipelined),
     ]
     ours = [steady(0.1, batch_size=4, **case) for case, _ in cases]
-    return [*ours, *(steady(seconds, metric="printed_time", batch_size=4, **case) for case, seconds in cases)]
+    return [*ours, *(steady(seconds, metric="tutorial_time", batch_size=4, **case) for case, seconds in cases)]
 
 
 def test_the_tutorials_own_code_stands_beside_ours_and_what_drawing_takes_is_said(
@@ -164,7 +164,7 @@ def test_ddp_around_a_cut_model_stands_beside_our_own_averaging(make_result: Cal
 def test_what_drawing_takes_is_of_one_batch_where_a_call_trains_several(make_result: Callable[..., Result]) -> None:
     """Three batches take 0.4 s, and 0.55 s as the tutorial prints them: 50 ms more for each."""
     case = {"workload": "resnet50", "strategy": "single device", "batches": 3}
-    records = [steady(0.4, **case), steady(0.55, metric="printed_time", **case)]
-    (found,) = model_parallel.as_printed(make_result(records, experiment="model_parallel", spec=SPEC))
+    records = [steady(0.4, **case), steady(0.55, metric="tutorial_time", **case)]
+    (found,) = model_parallel.tutorial_finding(make_result(records, experiment="model_parallel", spec=SPEC))
     assert "one device takes 550 ms, 1.38x" in found.text
     assert "50.0 ms more per batch" in found.text

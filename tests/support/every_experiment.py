@@ -177,9 +177,9 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
         yield "step_time", {"workload": "toy", "strategy": strategy, "batch_size": spec["toy_batch_size"]}
     for number in range(18):
         yield "block_time", {**resnet, "block": number}
-    for metric in ("step_time", "printed_time"):
+    for metric in ("step_time", "tutorial_time"):
         yield metric, {**shared, "strategy": "single device"}
-    yield "printed_time", {**shared, "strategy": "model parallel", "devices": 2, "cut": CUTS[0]}
+    yield "tutorial_time", {**shared, "strategy": "model parallel", "devices": 2, "cut": CUTS[0]}
     for cut in CUTS:
         own: Case = {**shared, "devices": 2, "cut": cut}
         yield "step_time", {**own, "strategy": "model parallel"}
@@ -190,11 +190,11 @@ def _model_parallel(spec: Settings) -> Iterator[Kind]:
 
 def _pipeline(spec: Settings) -> Iterator[Kind]:
     shared: Case = {"workload": spec["model"], "batch_size": spec["batch_size"], "image_size": spec["image_size"]}
-    for metric in ("step_time", "printed_time"):
+    for metric in ("step_time", "tutorial_time"):
         yield metric, {"strategy": "single device", **shared}
         yield metric, {"strategy": "model parallel", **shared, "devices": 2, "cut": CUTS[0]}
     for size in spec["split_sizes"]:
-        yield "printed_time", {"strategy": "textbook", "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
+        yield "tutorial_time", {"strategy": "textbook", "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("textbook", "gpipe", "1f1b"), spec["split_sizes"]):
         yield "step_time", {"strategy": name, "split_size": size, **shared, "devices": 2, "cut": CUTS[0]}
     for name, size in product(("torch gpipe", "torch 1f1b"), spec["split_sizes"]):

@@ -57,33 +57,40 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
-        build = partial(wrapped_epoch, devices[0], dataset, True)
+        settings, runs = _settings(spec, usable), [None] if spec.run_epochs else []
         pairs = min(len(spec.batch_sizes), len(spec.lrs))
-        grid = dict.fromkeys(_grid(spec), usable)
-        grown = {(spec.batch_sizes[0] * count, rate_for(spec.lrs[0], count)): [count] for count in usable}
-        settings = {**{at: own for at, own in grown.items() if at not in grid}, **grid}
-        order = [*list(grid)[:pairs], *(at for at in grown if at not in grid), *list(grid)[pairs:]]
-        last = [None] if spec.run_epochs else []
-        for at in in_equal_parts([*order, *last], label=_label, headline=pairs):
+        for at in in_equal_parts([*settings, *runs], label=_label, headline=pairs):
             if at is None:
                 case: Case = {"workload": PRINTED, "devices": 1}
                 yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="accuracy", unit="fraction")
-                continue
-            batch_size, lr = at
-            case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
-            workload = built_in(spec.model, seed=spec.seed, lr=lr, batch_size=batch_size)
-            variants = [_variant(spec, build, WrappedEpoch(workload, count), dataset.name) for count in settings[at]]
-            epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
-            yield from guarded(epochs, case, metric="epoch_time")
+            else:
+                case = {"workload": spec.model, "batch_size": at[0], "lr": at[1]}
+                yield from guarded(_epochs(spec, devices, dataset, at, settings[at]), case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
 
 
-def _grid(spec: Spec) -> list[tuple[int, float]]:
-    """Batch sizes with learning rates; those that grow together, as the textbook's pair does, come first."""
+def _settings(spec: Spec, counts: Sequence[int]) -> dict[tuple[int, float], Sequence[int]]:
+    """Numbers of devices by batch size and learning rate: all for the grid, whose textbook's pairs come first.
+
+    After these, where both are as many times the first as there are devices.
+    """
     numbered = itertools.product(enumerate(spec.batch_sizes), enumerate(spec.lrs))
-    return [(size, lr) for (i, size), (j, lr) in sorted(numbered, key=lambda at: at[0][0] != at[1][0])]
+    grid = sorted(((i != j, (size, lr)) for (i, size), (j, lr) in numbered), key=lambda at: at[0])
+    pairs, others = ([at for apart, at in grid if apart == wanted] for wanted in (False, True))
+    grown = {(spec.batch_sizes[0] * count, rate_for(spec.lrs[0], count)): [count] for count in counts}
+    whole = dict.fromkeys([*pairs, *others], counts)
+    return {at: whole.get(at) or grown[at] for at in dict.fromkeys([*pairs, *grown, *others])}
+
+
+def _epochs(
+    spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, at: tuple[int, float], counts: Sequence[int]
+) -> Iterator[Record]:
+    workload = built_in(spec.model, seed=spec.seed, lr=at[1], batch_size=at[0])
+    build = partial(wrapped_epoch, devices[0], dataset, True)
+    variants = [_variant(spec, build, WrappedEpoch(workload, count), dataset.name) for count in counts]
+    yield from epoch_records(variants, num_epochs=spec.epochs, devices=devices)
 
 
 def _label(at: tuple[int, float] | None) -> str:
@@ -93,10 +100,8 @@ def _label(at: tuple[int, float] | None) -> str:
 def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> Iterator[Record]:
     """Accuracies after each epoch: of the first run and what it may differ from, then of the second one's net."""
     assert spec.run_epochs, "they are asked for"
-    images, share = (
-        dataset.limited(spec.run_images, None),
-        {"resnet18_quarter": 4, "resnet18_eighth": 8}.get(spec.model, 1),
-    )
+    images = dataset.limited(spec.run_images, None)
+    share = {"resnet18_quarter": 4, "resnet18_eighth": 8}.get(spec.model, 1)  # of the width
     small, large = ((spec.batch_sizes[place], spec.lrs[place]) for place in (0, -1))
 
     def variant(name: str, start: Start, at: tuple[int, float], begun: Sequence[Tensor] = (), **values: Any) -> Variant:

@@ -46,6 +46,7 @@ from scalecard.workloads.loading import Feed, Loading, Shuffled
 from scalecard.workloads.workload import built_in
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
+WAITING: tuple[Way, ...] = ("as printed", "synchronised")  # for the first device after every batch
 # The textbook's: d2l's get_dataloader_workers() says 4; the rest is PyTorch's default.
 AS_PRINTED = Loading(workers=4, prefetch=2, persistent=False)
 
@@ -76,39 +77,42 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, for 1..N devices; then the textbook's epochs beside ours."""
     dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
     counts = device_counts(machine.num_devices)
-    epochs: Iterator[Record]
     case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
         wanted = functools.cache(partial(_expected, spec, devices[0], dataset))
         variant = partial(_variant, spec, partial(_subject, spec, devices, dataset, wanted), case, len(devices))
         used = devices[: machine.num_devices]
         printed = [num for num in spec.as_printed if num <= len(used)]
-        for num in in_equal_parts([0, *printed], label=lambda num: _label(num, len(devices)), headline=1):
-            if num:
-                ways = [variant(num, way) for way in WAYS if way != "concise"]
-                if num == 1 or not machine.emulated:
-                    ways.append(_concise(spec, dataset, devices[0], case, num))
-                else:
-                    yield Record.skipped(_case_of(case, num, "concise"), CPU_NOTE, metric="epoch_time")
-                timings = time_epochs(ways, num_epochs=FEWEST, devices=used)
-                epochs = (timing.record("epoch_time") for timing in timings)
+        for num in in_equal_parts([None, *printed], label=partial(_label, len(devices)), headline=1):
+            if num is None:
+                epochs = epoch_records([variant(each, None) for each in counts], num_epochs=spec.epochs, devices=used)
+                yield from guarded(epochs, case, metric="epoch_time")
+                continue
+            ways = [variant(num, way) for way in WAYS if way != "concise"]
+            if num == 1 or not machine.emulated:
+                ways.append(_concise(spec, dataset, devices[0], case, num))
             else:
-                epochs = epoch_records([variant(num, None) for num in counts], num_epochs=spec.epochs, devices=used)
-            yield from guarded(epochs, _case_of(case, num), metric="epoch_time")
+                yield Record.skipped(_case_of(case, num, "concise"), CPU_NOTE, metric="epoch_time")
+            yield from guarded(_in_turn(ways, used), _case_of(case, num), metric="epoch_time")
     for num in sorted({2, *spec.as_printed}):
         if num > machine.num_devices:
             note = f"needs {num} devices, this machine has {machine.num_devices}"
             yield Record.skipped({"devices": num}, note, metric="epoch_time")
 
 
-def _label(printed_on: int, available: int) -> str:
+def _in_turn(ways: Sequence[Variant], devices: Sequence[Device]) -> Iterator[Record]:
+    for timing in time_epochs(ways, num_epochs=FEWEST, devices=devices):
+        yield timing.record("epoch_time")
+
+
+def _label(available: int, printed_on: int | None) -> str:
     if printed_on:
         return f"epochs as printed on {progress.counted(printed_on, 'device')}"
     return f"proving equality on up to {available} devices, then epochs"
 
 
 def _case_of(case: Case, num_devices: int, way: Way | None = None) -> Case:
-    return {**({"devices": num_devices} if num_devices else {}), **case, **({"way": way} if way else {})}
+    return {"devices": num_devices, **case, **({"way": way} if way else {})}
 
 
 def _concise(spec: Spec, dataset: datasets.Dataset, first: Device, case: Case, num_devices: int) -> Variant:
@@ -180,7 +184,7 @@ class _Run:
     def epoch(self) -> None:
         for batch in self._read() if self.way == "as printed" else self._resident():
             self.model.step(batch)
-            if self.way in ("as printed", "synchronised"):
+            if self.way in WAITING:
                 self.devices[0].synchronize()  # torch.cuda.synchronize() waits for the first device alone
 
     def _resident(self) -> Iterator[Task]:
@@ -228,7 +232,7 @@ def _subject(
             "updates": steps,
             "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
             "loaded samples": num_images if at.way == "as printed" else 0,
-            "synchronisations": steps if at.way in ("as printed", "synchronised") else 0,
+            "synchronisations": steps if at.way in WAITING else 0,
             **({} if at.way else {"test FLOPs": len(run.dataset.test) * forward}),
         },
         compared=lambda: run.model.replicas[-1],

@@ -36,9 +36,9 @@ from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
 from scalecard.measuring.timer import Bench
 from scalecard.measuring.training_subject import training
-from scalecard.parallel.as_printed import PrintedModel
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import Step, state_of
+from scalecard.parallel.tutorial_pipeline import TutorialModel
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.records.strategies import DDP, HYBRID, MODEL_PARALLEL
@@ -151,7 +151,7 @@ def _staged(devices: list[Device], groups: Sequence[dist.ProcessGroup], mine: Wo
 def _wrapped(devices: list[Device], groups: Sequence[dist.ProcessGroup], mine: Workload) -> _Form:
     """By DDP around a module on several devices: without device_ids, of which it takes one at most."""
     model, stages = cut(mine, after(mine.name, 2))
-    module = PrintedModel(stages, [device.torch for device in devices])
+    module = TutorialModel(stages, [device.torch for device in devices])
     batch = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
     step = Step.of(mine, DistributedDataParallel(module, process_group=groups[0]), batch)
     return _Form(partial(devices[0].submit, step), model, stages[0], True, {})

@@ -4,7 +4,7 @@ ResNet-50 trained one minibatch at a time: on one device; cut after layer2 over 
 devices where the cut is balanced. For that every block is timed alone first, and the cut is the one whose slowest stage
 is fastest. Each stage is timed alone too, which shows how long its device is busy. Inputs and targets are created on
 their devices before the clock starts. One device and the textbook's cut are also timed as the tutorial prints them: on
-default streams, and with batches that are drawn on the host while the clock runs (`printed_time`).
+default streams, and with batches that are drawn on the host while the clock runs (`tutorial_time`).
 
 The answer would be wrong if the cut network computed something else (every variant is proven against a plain loop in
 float64, with batch normalisation in eval mode, and as it is timed), or if it did not do all of its work (its
@@ -25,9 +25,9 @@ from scalecard.benchmarks.training.cuts import (
     time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.printed_variants import as_printed
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
+from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
@@ -94,12 +94,12 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     for name, cuts in chosen_cuts(spec.model, lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
         variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
-    every = [*variants, *as_printed(variants, devices, references, spec.batches)]
+    every = [*variants, *tutorial_variants(variants, devices, references, spec.batches)]
     progress.doing(f"{spec.model}: {', '.join(variant.name for variant in every)}")
     found = time_rounds(every, devices=devices, rule=spec.measure, energy=True)
-    timings, in_print = found[: len(variants)], found[len(variants) :]
+    timings, tutorials = found[: len(variants)], found[len(variants) :]
     records = [timing.record("step_time") for timing in timings]
-    records += [timing.record("printed_time") for timing in in_print]
+    records += [timing.record("tutorial_time") for timing in tutorials]
     for timing, record in zip(found, records, strict=True):
         cuts = timing.variant.timed_at.cuts
         yield with_blocks(record, cuts) if cuts else record

@@ -4,8 +4,8 @@ ResNet-50 cut after layer2 over two devices, in micro-batches of every split siz
 issues, autograd runs the backward), our own GPipe and 1F1B schedules, and torch.distributed.pipelining's; with the
 single device and plain model parallelism measured in the same rounds. These two and the textbook's way are also timed
 as the tutorial prints them: on default streams, and with a batch that is drawn on the host while the clock runs
-(`printed_time`). At some split sizes also over 2..N devices where the cut is balanced; each stage's forwards, backwards
-and update alone, with which the schedules are played; and ours beside the library's in the same rounds.
+(`tutorial_time`). At some split sizes also over 2..N devices where the cut is balanced; each stage's forwards,
+backwards and update alone, with which the schedules are played; and ours beside the library's in the same rounds.
 
 The answer would be wrong if micro-batching computed something else. With batch normalisation in training mode it does,
 by definition, since statistics are taken over a micro-batch. Equality with the whole batch is therefore proven in
@@ -33,10 +33,10 @@ from scalecard.benchmarks.training.cuts import (
     with_blocks,
 )
 from scalecard.benchmarks.training.library_pipelines import pipeline
-from scalecard.benchmarks.training.printed_variants import as_printed
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.single_process import TEXTBOOK as TEXTBOOK_PIPELINE
+from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout
@@ -137,13 +137,13 @@ def _on_devices(
 ) -> Iterator[Record]:
     cases: dict[str, Case] = {name: {**_about(spec), "devices": count, "cut": name} for name in cuts}
     variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, references, cases[name])]
-    every = [*variants, *as_printed(variants, devices, references)]
+    every = [*variants, *tutorial_variants(variants, devices, references)]
     progress.doing(f"{len(every)} variants on {count} devices, proven one by one, then timed in rounds")
     found = time_rounds(every, devices=devices[:count], rule=spec.measure, energy=True)
-    timings, in_print = found[: len(variants)], found[len(variants) :]
+    timings, tutorials = found[: len(variants)], found[len(variants) :]
     stage = simulated_pipelines.STAGE
     records = [timing.record(stage if "part" in timing.variant.case else "step_time") for timing in timings]
-    records += [timing.record("printed_time") for timing in in_print]
+    records += [timing.record("tutorial_time") for timing in tutorials]
     for name, cut in cuts.items():
         staged = CutWorkload(resnet50(spec), cut)
         records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])

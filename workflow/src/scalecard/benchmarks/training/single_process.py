@@ -1,9 +1,11 @@
 """The strategies of one process that drives several devices: model parallelism, our pipelines, nn.DataParallel."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut, update
@@ -110,9 +112,28 @@ def subject(
     workload = at.workload
     model, staged = (partial(form.model, devices) if workload.exact or not shared else shared)(workload, at.cuts)
     batches = workload.batches(staged.devices[0].torch, staged.devices[-1].torch)
-    values, optimizer = trainable(model), workload.optimizer_settings
-    once = {**optimizer.updates(values), **_counts(form, references, at, batches[0][0])}
     step = BatchCycle(partial(form.step(at), staged), batches)
+    counts, optimizers = _counts(form, references, at, batches[0][0]), staged.optimizers
+    return repeated(
+        at, step, model, staged.stages, staged.devices, references, counts, optimizers, repeats, **step.cycle
+    )
+
+
+def repeated(
+    at: Setting,
+    step: Callable[[], object],
+    model: nn.Module,
+    stages: Sequence[nn.Module],
+    devices: Sequence[Device],
+    references: References,
+    counts: Mapping[str, float],
+    optimizers: Sequence[torch.optim.Optimizer],
+    repeats: int,
+    **more: Any,
+) -> Subject:
+    """A subject that takes `repeats` steps in a call, each with these counts and an update, and is proven by one."""
+    values, optimizer = trainable(model), at.workload.optimizer_settings
+    once = {**optimizer.updates(values), **counts}
 
     def work() -> None:
         for _ in range(repeats):
@@ -122,16 +143,16 @@ def subject(
         at,
         step,
         partial(state_of, model),
-        references.at(workload, at.micro_sizes()),
+        references.at(at.workload, at.micro_sizes()),
         references=references,
-        modules=staged.stages,
-        devices=staged.devices,
+        modules=stages,
+        devices=devices,
         counts={
             **{name: repeats * each for name, each in once.items()},
             "optimizer bytes": optimizer.state_bytes(values),
         },
-        optimizers=staged.optimizers,
-        **step.cycle,
+        optimizers=optimizers,
+        **more,
     )
     return replace(proven, work=work)
 

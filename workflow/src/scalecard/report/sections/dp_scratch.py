@@ -94,20 +94,19 @@ def _alone(result: Result) -> Iterator[Finding]:
 def _as_printed(parts: EpochParts) -> Finding:
     """The distance between the textbook's epoch and ours, taken apart."""
     on, printed, ours = counted(parts.devices, "device"), *map(formatting.time, (parts.printed, parts.resident))
-    text = f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}"
     loads, waits = (
         slower.over(faster).verdict == "slower"
         for slower, faster in ((parts.printed, parts.synchronised), (parts.synchronised, parts.resident))
     )
-    text += (
-        f": {formatting.share(parts.loading)} of it is what loading adds" if loads else ". What loading adds cannot be"
-    )
-    text += "" if loads else " told"
+    shares = [f"{formatting.share(parts.loading)} of it is what loading adds"] if loads else []
     if loads and waits:
-        waiting, training = formatting.percent(parts.synchronising), formatting.share(parts.training)
-        text += f", {waiting} the synchronisation after every batch, and {training} the training."
-    else:
-        text += ". What synchronising after every batch adds cannot be told." if not waits else "."
+        shares.append(f"{formatting.percent(parts.synchronising)} the synchronisation after every batch")
+        shares.append(f"and {formatting.share(parts.training)} the training")
+    text = f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}"
+    text += f"{': ' if shares else ''}{', '.join(shares)}."
+    unseen = [what for what, seen in {"loading": loads, "synchronising after every batch": waits}.items() if not seen]
+    if unseen:
+        text += f" What {' or '.join(unseen)} adds cannot be told."
     return Finding(text=text, topic=Topic.AS_PRINTED)
 
 

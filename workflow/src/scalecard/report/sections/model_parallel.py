@@ -21,7 +21,7 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 CUTS = ("after layer2", "balanced")
 # Metrics of a step, and what each includes besides the work, as the tutorial's time does.
-IN_BOTH_WAYS: Mapping[str, Sequence[Part]] = {"printed_time": ("inputs",), "step_time": ()}
+INCLUDES: Mapping[str, Sequence[Part]] = {"tutorial_time": ("inputs",), "step_time": ()}
 # What the tutorial compares, in the order of its bars.
 TUTORIAL = {MODEL_PARALLEL.name: "model parallelism", SINGLE.name: "one device", "textbook": "its pipeline"}
 
@@ -105,25 +105,25 @@ def findings(result: Result) -> list[Finding]:
         peaks += f" on the two devices, against {formatting.count_bytes(whole.median)} on one"
         text = f"On top of parameters and inputs a step needs at most {peaks}."
         found.append(Finding(text=text, topic=Topic.STAGE_MEMORY))
-    return [*found, *as_printed(result)]
+    return [*found, *tutorial_finding(result)]
 
 
-def in_print(result: Result) -> list[tuple[Record, Record]]:
+def tutorial_pairs(result: Result) -> list[tuple[Record, Record]]:
     """What the tutorial compares, by its own code and by ours; of its pipeline the fastest split size."""
     found = list[tuple[Record, Record]]()
     for strategy in TUTORIAL:
-        printed = sorted(result.select("printed_time", strategy=strategy), key=lambda record: record.median)[:1]
+        printed = sorted(result.select("tutorial_time", strategy=strategy), key=lambda record: record.median)[:1]
         found += [(one, ours) for one in printed if (ours := result.find("step_time", beside=None, **one.case))]
     return found
 
 
-def as_printed(result: Result) -> Iterator[Finding]:
+def tutorial_finding(result: Result) -> Iterator[Finding]:
     """What the tutorial's own code takes beside ours, and what drawing and sending its inputs takes of that."""
-    pairs = in_print(result)
+    pairs = tutorial_pairs(result)
     if not pairs:
         return
     told = [
-        f"{printed_name(one)} takes {formatting.seconds(one.median)}, {formatting.factor(one.over(ours))} our time"
+        f"{tutorial_name(one)} takes {formatting.seconds(one.median)}, {formatting.factor(one.over(ours))} our time"
         for one, ours in pairs
     ]
     text = f"As the tutorial prints it, with inputs drawn while the clock runs, {'; '.join(told)}."
@@ -136,7 +136,7 @@ def as_printed(result: Result) -> Iterator[Finding]:
     yield Finding(text=text, topic=Topic.AS_PRINTED)
 
 
-def printed_name(record: Record) -> str:
+def tutorial_name(record: Record) -> str:
     """'one device', or 'its pipeline at split size 12'."""
     name = TUTORIAL[record.text("strategy")]
     return f"{name} at split size {record.case['split_size']}" if record.case["strategy"] == "textbook" else name
@@ -186,7 +186,7 @@ def published(result: Result) -> Iterator[Ours]:
     if spec["model"] != "resnet50":
         return
     settings = {axis: spec[axis] for axis in ("batch_size", "batches")} | {"image": [spec["image_size"]] * 2}
-    for timed, includes in IN_BOTH_WAYS.items():
+    for timed, includes in INCLUDES.items():
         single, cut = (
             result.find(timed, workload="resnet50", **case)
             for case in ({"strategy": SINGLE.name}, {"strategy": MODEL_PARALLEL.name, "cut": CUTS[0], "devices": 2})

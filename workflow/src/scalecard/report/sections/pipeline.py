@@ -27,25 +27,25 @@ from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.sections.model_parallel import (
-    IN_BOTH_WAYS,
+    INCLUDES,
     TUTORIAL,
-    as_printed,
     blocks,
     cut_name,
-    in_print,
-    printed_name,
+    tutorial_finding,
+    tutorial_name,
+    tutorial_pairs,
 )
 
 CLOSE = 0.05  # how much longer than played a step may take where nothing else binds
 LINES = (SINGLE.name, MODEL_PARALLEL.name)
 FITTED, STAGES = "gpipe", 2
-BESIDE = 2  # platforms beside which the tutorial's figures are drawn, too: before and after a change
+MOST_PLATFORMS = 2  # platforms beside which the tutorial's figures are drawn, too: before and after a change
 TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is trusted
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """Time over split size, a panel per platform; what the tutorial draws; and steps beside what is played."""
-    in_book = any(map(in_print, results)) and len(results) <= BESIDE
+    in_book = any(map(tutorial_pairs, results)) and len(results) <= MOST_PLATFORMS
     figure, panels = charts.panels(len(results) + (3 if in_book else 1))
     for result, axes in zip(results, panels, strict=False):
         sizes = _draw_times(_times(result), axes, "log")
@@ -55,7 +55,7 @@ def plot(results: Sequence[Result]) -> Figure:
         alone = f"{formatting.model_name(result.spec['model'])} on 2 devices"
         axes.set_title(alone if len(results) == 1 else platforms.platform_label(result))
     if in_book:
-        _draw_as_printed(results, *panels[-3:-1])
+        _draw_tutorial(results, *panels[-3:-1])
     charts.bars(_points(results[0]), panels[-1], unit="s")
     panels[-1].set(xlabel="time of one batch", ylabel="", title="measured and played")
     return figure
@@ -73,20 +73,20 @@ def _draw_times(shown: Sequence[Point], axes: Axes, scale: str) -> list[float]:
     return sizes
 
 
-def _draw_as_printed(results: Sequence[Result], over_sizes: Axes, bars: Axes) -> None:
+def _draw_tutorial(results: Sequence[Result], over_sizes: Axes, bars: Axes) -> None:
     """The tutorial's two figures, by its own code: the pipeline over the split size, and the bars of its comparison."""
     shown = [
         points.timed(result, record, series="as printed", x=record.integer("split_size"))
         for result in results
-        for record in result.select("printed_time", strategy="textbook")
+        for record in result.select("tutorial_time", strategy="textbook")
     ]
     sizes = _draw_times(shown, over_sizes, "linear")
     if sizes and len(results) == 1:
-        _draw_lines(results[0], over_sizes, sizes, "printed_time")
+        _draw_lines(results[0], over_sizes, sizes, "tutorial_time")
     over_sizes.set_title("the tutorial's pipeline, as printed")
     three = [
-        points.timed(results[0], record, series=series, x=printed_name(printed))
-        for printed, ours in in_print(results[0])
+        points.timed(results[0], record, series=series, x=tutorial_name(printed))
+        for printed, ours in tutorial_pairs(results[0])
         for series, record in (("as printed", printed), ("ours", ours))
     ]
     charts.bars(three, bars, unit="s")
@@ -171,7 +171,7 @@ def findings(result: Result) -> list[Finding]:
     text += _at_the_end(result, best)
     first = Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)
     textbook = _textbook(result, single, split)
-    printed = [*as_printed(result), *_order(result)]
+    printed = [*tutorial_finding(result), *_order(result)]
     return [first, *textbook, *printed, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
 
 
@@ -277,10 +277,10 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Fi
 
 def _order(result: Result) -> Iterator[Finding]:
     """Whether the pipeline is the fastest of what the tutorial compares and model parallelism the slowest, as there."""
-    ordered = sorted((printed for printed, _ in in_print(result)), key=lambda record: record.median)
+    ordered = sorted((printed for printed, _ in tutorial_pairs(result)), key=lambda record: record.median)
     if len(ordered) < len(TUTORIAL):
         return
-    fastest, *_, slowest = map(printed_name, ordered)
+    fastest, *_, slowest = map(tutorial_name, ordered)
     if any(first.over(second).verdict != "faster" for first, second in pairwise(ordered)):
         text = "By the tutorial's own code, the three that it compares cannot all be told apart here."
     elif [record.case["strategy"] for record in ordered] == ["textbook", SINGLE.name, MODEL_PARALLEL.name]:
@@ -311,7 +311,7 @@ def published(result: Result) -> Iterator[Ours]:
     Its three batches take three times as long as one.
     """
     spec = result.spec
-    for timed, includes in IN_BOTH_WAYS.items() if spec["model"] == "resnet50" else ():
+    for timed, includes in INCLUDES.items() if spec["model"] == "resnet50" else ():
         single, plain = (result.find(timed, strategy=name) for name in LINES)
         steps = result.select(timed, strategy="textbook", beside=None)
         if not (single and plain and steps):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 
-class PrintedModel(nn.Module):
+class TutorialModel(nn.Module):
     """Stages on devices of their own, of which the tutorial has two; with one, its single-device network.
 
     `split_size` is the samples of a micro-batch; 0: the whole batch.
@@ -49,7 +49,7 @@ class PrintedModel(nn.Module):
         return value
 
 
-class PrintedStep:
+class TutorialStep:
     """Draw a batch on the host, send it, forward, loss, backward, update.
 
     The tutorial draws other images in every step; here `draw` gives the same ones, at the same cost, so that what a
@@ -58,7 +58,7 @@ class PrintedStep:
 
     def __init__(
         self,
-        model: PrintedModel,
+        model: TutorialModel,
         draw: Callable[[], tuple[Tensor, Tensor]],
         *,
         loss: Callable[[Any, Any], Tensor],

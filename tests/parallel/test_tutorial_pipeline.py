@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from scalecard.parallel.as_printed import PrintedModel, PrintedStep
+from scalecard.parallel.tutorial_pipeline import TutorialModel, TutorialStep
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,27 +27,27 @@ def test_the_output_is_that_of_the_stages_in_turn(count: int, split_size: int) -
     made = stages(count)
     inputs, _ = batch(7)
     whole = nn.Sequential(*made)(inputs)
-    assert torch.allclose(PrintedModel(made, [HERE] * count, split_size)(inputs), whole, rtol=0, atol=1e-12)
+    assert torch.allclose(TutorialModel(made, [HERE] * count, split_size)(inputs), whole, rtol=0, atol=1e-12)
 
 
 def test_the_second_stage_is_given_a_micro_batch_before_the_first_gets_the_next() -> None:
     made, seen = stages(2), list[tuple[int, int]]()
     for number, stage in enumerate(made):
         stage.register_forward_hook(lambda _m, given, _o, number=number: seen.append((number, len(given[0]))))
-    PrintedModel(made, [HERE] * 2, 2)(batch(5)[0])
+    TutorialModel(made, [HERE] * 2, 2)(batch(5)[0])
     assert seen == [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1), (1, 1)]
 
 
 def test_a_step_draws_its_batch_and_is_one_of_plain_sgd() -> None:
     made, drawn = stages(2), list[int]()
-    model = PrintedModel(made, [HERE] * 2, 2)
+    model = TutorialModel(made, [HERE] * 2, 2)
 
     def draw() -> tuple[Tensor, Tensor]:
         drawn.append(len(drawn))
         return batch(5)
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    step = PrintedStep(model, draw, loss=functional.mse_loss, optimizer=optimizer)
+    step = TutorialStep(model, draw, loss=functional.mse_loss, optimizer=optimizer)
     plain = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
     for _ in range(2):
         step()
