@@ -88,7 +88,11 @@ def test_ddp_measures_every_models_scaling_before_any_ones_options(machine: Mach
 
 def test_the_textbooks_pair_comes_before_the_rest_of_the_grid() -> None:
     spec = experiments.build("dp_concise", block("dp_concise", batch_sizes=[256, 512], lrs=[0.1, 0.2]))
-    assert dp_concise._grid(spec) == [(256, 0.1), (512, 0.2), (256, 0.2), (512, 0.1)]
+    pairs, others, counts = [(256, 0.1), (512, 0.2)], [(256, 0.2), (512, 0.1)], [1, 2, 4]
+    assert list(dp_concise._settings(spec, [1])) == [*pairs, *others]
+    settings = dp_concise._settings(spec, counts)
+    assert list(settings) == [*pairs, (1024, 0.4), *others]
+    assert [settings[at] for at in (*pairs, (1024, 0.4))] == [counts, counts, [4]]
 
 
 @pytest.mark.parametrize(

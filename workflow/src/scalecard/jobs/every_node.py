@@ -144,7 +144,7 @@ def _ssh_peer(name: str) -> str:
             why = f"{facts['hostname']} has no address here"
     raise OSError(
         f"config.yaml: hosts = {name}: {why}; accepted: other machines that ssh reaches without a password and that"
-        " have this folder, with its environment, at the same path"
+        " share this folder, with its environment, at the same path"
     )
 
 

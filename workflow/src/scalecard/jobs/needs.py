@@ -157,7 +157,8 @@ def _dp_concise(setup: Setup) -> Need:
     if setup.headline:
         return need
     grown = setup.epochs([setup["model"]], setup.layouts[2:], fixed=0.3)
-    return need + Need(seconds=grown + RUNS * ((setup["run_epochs"] or -1) + 1) * setup.images * EPOCH["resnet18"])
+    epochs = RUNS * (setup["run_epochs"] + 1) if setup["run_epochs"] else 0  # each with one that warms up
+    return need + Need(seconds=grown + epochs * setup.images * EPOCH["resnet18"])
 
 
 def _ddp(setup: Setup) -> Need:
