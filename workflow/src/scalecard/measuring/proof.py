@@ -282,7 +282,7 @@ def _where_to_compare(a: Tensor, b: Tensor) -> torch.device:
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
-    if not a.is_floating_point():  # bytes are not at_least_float32 unless they differ
+    if not a.is_floating_point():  # bytes are not widened unless they differ
         return 0.0 if torch.equal(a, b) else float((a.long() - b.long()).abs().max())
     return float((a - b).abs().max()) if a.numel() else 0.0
 
