@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.default_settings import Change, best, changes
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.analysis.recipe_comparison import best_by_recipe, recipe_runs
@@ -23,7 +23,6 @@ from scalecard.analysis.strategy_choice import (
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Topic, strategies
 
 

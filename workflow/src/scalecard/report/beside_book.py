@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from scalecard.analysis import formatting, published_figures
+from scalecard.analysis import by_key, formatting, published_figures
 from scalecard.analysis.published_figures import Entry, Match
 from scalecard.progress import counted
-from scalecard.report import by_key
 from scalecard.report.table import Table
 
 # Where the metric's own words do not say enough.

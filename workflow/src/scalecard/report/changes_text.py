@@ -14,7 +14,7 @@ from enum import Enum
 from statistics import median
 from typing import Any
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.compare import (
     BOARDS,
     GPUS,
@@ -27,7 +27,7 @@ from scalecard.analysis.compare import (
     Scope,
 )
 from scalecard.progress import counted
-from scalecard.report import by_key, toc
+from scalecard.report import toc
 
 # What is likely to be the cause comes first.
 SOFTWARE = (

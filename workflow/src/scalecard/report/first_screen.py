@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scalecard.analysis import formatting, provenance
+from scalecard.analysis import by_key, formatting, provenance
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.load_results import LeftOut, attempt
 from scalecard.analysis.platforms import nickname
@@ -12,7 +12,7 @@ from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs,
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.record import Result
-from scalecard.report import advice_text, by_key
+from scalecard.report import advice_text
 from scalecard.report.section import Section
 from scalecard.report.sections import Topic
 from scalecard.report.sections.strategies import with_recipe

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.provenance import doubts
 from scalecard.records.axes import IN_BYTES, Scalar, axis_label
 from scalecard.records.record import Check, Count, Record, Result, Slowdown, Spread, Telemetry
 from scalecard.records.statistics import Interval
-from scalecard.report import by_key
 from scalecard.report.table import EMPTY, Cell, Table
 
 SHOW = {

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scalecard.analysis import formatting, limits, platforms, provenance, published_figures
+from scalecard.analysis import by_key, formatting, limits, platforms, provenance, published_figures
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Match, Ours
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import beside_book, by_key, record_table, sections
+from scalecard.report import beside_book, record_table, sections
 from scalecard.report.record_table import Proof, Row, proofs
 from scalecard.report.sections import Finding
 from scalecard.report.table import Table

@@ -5,8 +5,7 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-from scalecard.analysis import formatting
-from scalecard.report import by_key
+from scalecard.analysis import by_key, formatting
 
 GROUPS = {
     "Answers": ("why", "use", "forecast", "save"),

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard import progress
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.forecast import forecast as numbers
 from scalecard.analysis.forecast.forecast import (
     Forecast,
@@ -36,7 +36,6 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Family
-from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.sections.strategies import with_recipe

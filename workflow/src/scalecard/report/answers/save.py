@@ -9,13 +9,12 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.checkpoint_cost import Cost, cheapest, costs
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.sections.strategies import with_recipe
 from scalecard.report.table import EMPTY, Cell, Table

@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import breakdown, formatting
+from scalecard.analysis import breakdown, by_key, formatting
 from scalecard.analysis.breakdown import Breakdown, Term
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP
-from scalecard.report import by_key
 from scalecard.report.answers import not_timed
 from scalecard.report.sections import Finding, Topic
 from scalecard.report.sections.strategies import with_recipe

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from scalecard.analysis import MARGIN_OF_RUNS
+from scalecard.analysis import MARGIN_OF_RUNS, by_key
 from scalecard.analysis.compare import Change, Comparison, Row, changes, compare, different_workload
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
-from scalecard.report import by_key
 from scalecard.report.history import kept_nights
 from scalecard.report.history.kept_nights import Entry
 from scalecard.report.history.layout import HISTORY, indices

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits, platforms
+from scalecard.analysis import by_key, formatting, limits, platforms
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, not_measured
 
 LIBRARY = "torch.distributed"

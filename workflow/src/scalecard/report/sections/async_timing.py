@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits, platforms
+from scalecard.analysis import by_key, formatting, limits, platforms
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters

@@ -12,7 +12,7 @@ from itertools import product
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits
+from scalecard.analysis import by_key, formatting, limits
 from scalecard.analysis.limits import Judgement, rated
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
@@ -20,7 +20,6 @@ from scalecard.figures.charts import Cell, Cells, heat_map
 from scalecard.figures.points import Point
 from scalecard.records.axes import Scalar
 from scalecard.records.record import Record, Result
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic
 
 Ends = tuple[Scalar, Scalar]  # source and target

@@ -11,13 +11,12 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.accuracy_causes import Cause, Step, causes, growing_with_devices, textbook_runs
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
-from scalecard.report import by_key
 from scalecard.report.sections import TEST_IMAGES, TRAIN_IMAGES, Finding, Number, Topic, not_measured, published_epochs
 
 # The textbook's: on one device, and on two.

@@ -14,7 +14,7 @@ from statistics import median
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, limits, platforms
+from scalecard.analysis import by_key, formatting, limits, platforms
 from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.measured_rates import Rate
@@ -27,7 +27,6 @@ from scalecard.figures.charts import heat_map
 from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths
 
 ROW = 0.3  # inches for each strip

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, per_unit, workers
 from scalecard.analysis.step_records import ONE, rate
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 
 EMULATED = " Loading and training share the cores here: a trial of the method on CPU workers, and no advice."

@@ -18,13 +18,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting, platforms
+from scalecard.analysis import by_key, formatting, platforms
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report import by_key
 from scalecard.report.sections import Finding, Number, Topic, not_measured
 from scalecard.report.sections.model_parallel import (
     INCLUDES,
