@@ -18,7 +18,7 @@ import psutil
 import pytest
 from scalecard import experiments
 from scalecard.analysis.health.alerts import verdicts
-from scalecard.analysis.health.per_node import Place
+from scalecard.analysis.health.verdict import Place
 from scalecard.hardware.machine import probe
 from scalecard.jobs.startup import marked_jobs
 from support.projects import (

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from scalecard.analysis.health.alerts import alerts, merged, verdicts
-from scalecard.analysis.health.per_node import Place, views
-from scalecard.analysis.health.verdict import Kind, Part, Verdict
+from scalecard.analysis.health.verdict import Kind, Part, Place, Verdict, views
 from support.health_boxes import Box
 
 

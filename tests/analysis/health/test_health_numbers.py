@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import limits
-from scalecard.analysis.health import judge_state, measured_rates
+from scalecard.analysis.health import judge_state
 from scalecard.analysis.health.alerts import alerts, verdicts
-from scalecard.analysis.health.judge_rates import Groups
-from scalecard.analysis.health.per_node import Place
-from scalecard.analysis.health.verdict import Kind
+from scalecard.analysis.health.rates import rates
+from scalecard.analysis.health.verdict import Kind, Place
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result, Telemetry
 from support.builders import gpu_state, hardware_state, timed
@@ -26,7 +25,7 @@ def result_of(*records: Record, box: Box = H100, **environment: Any) -> Result:
 
 
 def a_rate(case: Case, seconds: float, box: Box = H100) -> float:
-    (rate,) = measured_rates.rates(result_of(timed([seconds] * 6, **case), box=box))
+    (rate,) = rates(result_of(timed([seconds] * 6, **case), box=box))
     return rate.value
 
 
@@ -62,8 +61,7 @@ def odd(*values: float, scatter: float = 0.0, of: int = 6) -> list[int]:
     case = {"part": "memory", "at_once": False, "access": "read", "bytes": GB}
     spread = [1 + scatter * (2 * i / (of - 1) - 1) for i in range(of)] if of > 1 else [1.0]
     records = [timed([1 / value * s for s in spread], device=i, **case) for i, value in enumerate(values)]
-    rates = measured_rates.rates(result_of(*records))
-    return [place for place, rate in enumerate(rates) if Groups(rates).is_odd(rate)]
+    return [place for place, rate in enumerate(rates(result_of(*records))) if rate.is_odd]
 
 
 # The line is at 0.9 x 100 = 90 of the median.

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from scalecard.analysis import formatting
-from scalecard.analysis.health import measured_rates
-from scalecard.analysis.health.judge_rates import NOTABLE, Groups
-from scalecard.analysis.health.measured_rates import Rate
+from scalecard.analysis.health.rates import NOTABLE, OF_DEVICES, rates
 from scalecard.analysis.limits import bus_bytes
 from scalecard.figures import charts, points, style
 from scalecard.figures.charts import ODD, Cell, Cells
@@ -32,15 +30,13 @@ def node_links(result: Result) -> Cells:
 
 def _cells(result: Result, part: str, ends: tuple[str, str]) -> dict[int, Cells]:
     """By the node on which it was measured."""
-    rates = measured_rates.rates(result)
-    groups, found = Groups(rates), dict[int, Cells]()
-    own = [rate for rate in rates if rate.record.case["part"] == part and not rate.record.case.get("at_once")]
+    found = dict[int, Cells]()
+    own = [rate for rate in rates(result) if rate.record.case["part"] == part and not rate.record.case.get("at_once")]
     most = max((rate.record.integer("bytes") for rate in own), default=0)
     for rate in own:
         if rate.record.case["bytes"] == most:
             a, b = (rate.record.integer(end) for end in ends)
-            below = bool(rate.limit and rate.value < rate.limit.least * rate.limit.rate)
-            found.setdefault(rate.node or 0, {})[a, b] = Cell(rate.value, groups.is_odd(rate) or below)
+            found.setdefault(rate.node or 0, {})[a, b] = Cell(rate.value, rate.is_odd or rate.is_low)
     return found
 
 
@@ -55,23 +51,15 @@ class Strip:
 
 def strips(result: Result) -> list[Strip]:
     """Of each device its share of the median of its peers or, with one device, of the hardware's limit."""
-    rates = [rate for rate in measured_rates.rates(result) if rate.part in measured_rates.OF_DEVICES]
-    groups, found = Groups(rates), dict[str, Strip]()
-    for rate in rates:
-        label, share = rate.in_strip, _share(rate, groups)
-        if share is not None:
+    found = dict[str, Strip]()
+    for rate in rates(result):
+        label, share = rate.in_strip, rate.value / rate.normal if rate.normal else rate.share
+        if rate.part in OF_DEVICES and share is not None:
             strip = found.setdefault(label, Strip(label, [], []))
             device = f"{rate.place[0].device}" if rate.node is None else f"{rate.node}:{rate.place[0].device}"
-            point = (device, 100 * share, groups.is_odd(rate))
+            point = (device, 100 * share, rate.is_odd)
             (strip.alone if rate.alone else strip.at_once).append(point)
     return list(found.values())
-
-
-def _share(rate: Rate, groups: Groups) -> float | None:
-    normal = groups.normal(rate)
-    if normal is not None:
-        return rate.value / normal
-    return rate.value / rate.limit.rate if rate.limit else None
 
 
 def draw_strips(found: Sequence[Strip], axes: Axes, *, alone: bool) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from scalecard.analysis.health import judge_rates, judge_state
-from scalecard.analysis.health.per_node import Place
-from scalecard.analysis.health.verdict import WORDS, Kind, Verdict
+from scalecard.analysis import by_key
+from scalecard.analysis.health import judge_state, rates
+from scalecard.analysis.health.verdict import WORDS, Kind, Place, Verdict
 from scalecard.records.record import Result
 
 _ALL_TOGETHER = frozenset({Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE, Kind.NODE})
@@ -77,7 +77,7 @@ OF_ENDS = {Kind.PAIR: Kind.DEVICE_LINKS, Kind.PCIE_PAIR: Kind.HOST_LINK, Kind.NO
 @lru_cache(maxsize=4)
 def verdicts(result: Result) -> list[Verdict]:
     """What is said of every device, link, collective, node and counter, also if it is normal."""
-    judges = (judge_state.faults, judge_state.state, judge_state.counters, judge_rates.rates)
+    judges = (judge_state.faults, judge_state.state, judge_state.counters, rates.verdicts)
     return [verdict for judge in judges for verdict in judge(result)]
 
 
@@ -90,7 +90,7 @@ def alerts(result: Result) -> list[Verdict]:
 def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The faults, the worst first, each with what else it shows in; `verdicts` are all, also the normal ones."""
     bad = [verdict for verdict in verdicts if not verdict.fine]
-    faults = [_fault(own) for own in _by_place(bad + _of_one_end(verdicts)).values()]
+    faults = [_fault(own) for own in by_key((_place_of(each), each) for each in bad + _of_one_end(verdicts)).values()]
     faults = _everywhere(faults, verdicts)
     kinds = list(Kind)
     # A device comes before a pair, which comes before what nobody in particular is blamed for.
@@ -106,14 +106,10 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return kept
 
 
-def _by_place(verdicts: Iterable[Verdict]) -> dict[tuple[object, ...], list[Verdict]]:
+def _place_of(verdict: Verdict) -> tuple[object, ...]:
     """Verdicts of one kind and place are one fault, also what failed of one part; low collectives are one for all."""
-    found: dict[tuple[object, ...], list[Verdict]] = {}
-    for verdict in verdicts:
-        together = verdict.kind in (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
-        where = () if together else verdict.place or (verdict.part,)
-        found.setdefault((verdict.kind, where), []).append(verdict)
-    return found
+    together = verdict.kind in (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
+    return verdict.kind, () if together else verdict.place or (verdict.part,)
 
 
 def _fault(own: Sequence[Verdict]) -> Verdict:

@@ -11,11 +11,11 @@ from itertools import accumulate
 from statistics import median
 
 from scalecard.analysis import formatting, limits, published_figures
-from scalecard.analysis.health.per_node import Place, View, together, views
-from scalecard.analysis.health.verdict import Kind, Part, Verdict
+from scalecard.analysis.health.verdict import Kind, Part, Place, Verdict, View, together, views
 from scalecard.hardware.optional_facts import silent_gpus
 from scalecard.records.record import Reason, Record, Result, Slowdown
 
+UNKNOWN = "nothing is known to compare it with"
 LAPTOP = "Laptop GPU"  # in the driver's name of a GPU that is built into one
 LEAST_FREE = 10 * 2**30  # bytes; data and checkpoints need more
 CHEAP = ("GeForce", "TITAN")  # cards to which network adapters cannot write
@@ -36,12 +36,11 @@ PARTS = {
     "node": Part.NETWORK,
     "node pair": Part.NETWORK,
 }
-# What a failure is evidence of, and what is normal.
+# What other failures than a program's errors are evidence of, and what is normal.
 FAILURES = {
     Reason.DEVICE_FAULT: (Kind.DEVICE_FAULT, "no error of a GPU is normal"),
     Reason.NOT_PROVEN: (Kind.WRONG_VALUES, "only what a reference computes is normal"),
 }
-OTHER_FAILURE = (Kind.FAILED, "nothing fails on a healthy machine")
 # Of each counter: its part of the machine, what it is evidence of, and by how much it may grow in the minutes of a run.
 # Eight replays a minute are NVIDIA's limit for PCIe, and CRC errors matter from 100 a second on (DCGM,
 # dcgm_gpu_hardware_limits.h); those of InfiniBand are our own.
@@ -69,6 +68,14 @@ def state(result: Result) -> Iterator[Verdict]:
     yield from _loads(every)
     yield from _adapters(every)
     yield from _ways(result)
+
+
+def _compared(
+    part: Part, kind: Kind, place: Place, value: str, normal: str, *, fine: bool, measured: str = ""
+) -> Verdict:
+    """One part of a node beside what is normal, which may be too low."""
+    word = "normal" if fine else "low"
+    return Verdict(part=part, kind=kind, place=(place,), measured=measured, value=value, normal=normal, verdict=word)
 
 
 def _lost(at: View) -> Iterator[Verdict]:
@@ -120,36 +127,19 @@ def _usual(values: Sequence[int]) -> int:
 
 def _slot(card: Place, kind: Kind, found: int, best: int) -> Verdict:
     shown, could = (f"x{found}", f"x{best}") if kind is Kind.SLOT_WIDTH else (f"PCIe {found}", f"PCIe {best}")
-    fine = found >= best
-    return Verdict(
-        part=Part.HOST_LINKS,
-        measured=kind,
-        value=f"{shown} instead of {could}" if not fine else shown,
-        normal=f"{could} is what card and slot can do",
-        verdict="normal" if fine else "low",
-        kind=kind,
-        place=(card,),
-    )
+    value, normal = shown if found >= best else f"{shown} instead of {could}", f"{could} is what card and slot can do"
+    return _compared(Part.HOST_LINKS, kind, card, value, normal, fine=found >= best, measured=kind)
 
 
 def _nvlinks(at: View) -> Iterator[Verdict]:
     """As many as the others have; cards without a bridge have none, which is no fault."""
     gpus = at.result.environment["gpus"]
     for device, gpu in enumerate(gpus):
-        alike = [its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]]
-        if not gpu["nvlinks"] or not alike:
-            continue
-        usual = int(median(alike))
-        fine = gpu["nvlinks"] >= usual
-        yield Verdict(
-            part=Part.GPU_LINKS,
-            measured="NVLinks",
-            value=f"{gpu['nvlinks']} up",
-            normal=f"{usual} are up on the others",
-            verdict="normal" if fine else "low",
-            kind=Kind.NVLINKS_DOWN,
-            place=(at.device(device),),
-        )
+        if up := gpu["nvlinks"]:
+            usual = int(median(its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]))
+            card, normal = at.device(device), f"{usual} are up on the others"
+            kind, fine = Kind.NVLINKS_DOWN, up >= usual
+            yield _compared(Part.GPU_LINKS, kind, card, f"{up} up", normal, fine=fine, measured="NVLinks")
 
 
 def _peer_access(at: View) -> Iterator[Verdict]:
@@ -172,23 +162,13 @@ def _peer_access(at: View) -> Iterator[Verdict]:
 def _host(at: View) -> Iterator[Verdict]:
     """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
     for record in at.result.select("free_space"):
-        yield Verdict(
-            part=Part.HOST,
-            value=formatting.count_bytes(record.median),
-            normal=f"at least {formatting.count_bytes(LEAST_FREE)}",
-            verdict="low" if record.median < LEAST_FREE else "normal",
-            kind=Kind.FREE_SPACE,
-            place=(at.part("free space in data_dir"),),
-        )
+        place, fine = at.part("free space in data_dir"), record.median >= LEAST_FREE
+        free, least = (formatting.count_bytes(size) for size in (record.median, LEAST_FREE))
+        yield _compared(Part.HOST, Kind.FREE_SPACE, place, free, f"at least {least}", fine=fine)
     facts = at.result.environment
     governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
-    yield Verdict(
-        part=Part.HOST,
-        value=f"{facts['machine']['cores']}{governor}",
-        normal="nothing is known to compare it with",
-        verdict="not judged",
-        place=(at.part("cores"),),
-    )
+    cores = f"{facts['machine']['cores']}{governor}"
+    yield Verdict(part=Part.HOST, value=cores, normal=UNKNOWN, verdict="not judged", place=(at.part("cores"),))
 
 
 @dataclass(frozen=True)
@@ -265,7 +245,7 @@ def _adapters(every: Sequence[View]) -> Iterator[Verdict]:
             part=Part.NETWORK,
             measured="line rate",
             value=f"{rate * 8 / 1e9:.0f} Gbit/s",
-            normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else "nothing is known to compare it with",
+            normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else UNKNOWN,
             verdict="not judged" if not compared else "normal" if fine else "low",
             kind=Kind.ADAPTER_RATE,
             place=(at.part(port),),
@@ -278,56 +258,42 @@ def _ways(result: Result) -> Iterator[Verdict]:
     adapters = any("adapter" in record.case for record in result.records)
     pairs = [count for row in result.environment["nvlink_pairs"] for count in row if count is not None]
     able = bool(gpus) and not any(word in gpus[0]["name"] for word in CHEAP)
-    troubles = {
-        Kind.SOCKET: (Part.NETWORK, "NET/Socket" in paths and adapters, "TCP sockets, although there is InfiniBand"),
-        Kind.NO_GPUDIRECT: (
-            Part.NETWORK,
-            "NET/IB" in paths and "NET/IB/GDRDMA" not in paths and able,
-            "InfiniBand through the host's memory, without GPUDirect",
-        ),
-        Kind.SHARED_MEMORY: (
-            Part.GPU_LINKS,
-            "SHM" in paths and bool(pairs) and min(pairs) > 0,
-            "the host's memory, although NVLinks lead to every GPU",
-        ),
-    }
-    normal = "the fastest way there is"
-    for kind, (part, wrong, value) in troubles.items():
-        if wrong:
-            yield Verdict(part=part, measured="NCCL uses", value=value, normal=normal, verdict="low", kind=kind)
-    if paths and not any(wrong for _, wrong, _ in troubles.values()):
+    found = list[tuple[Kind, Part, str]]()
+    if "NET/Socket" in paths and adapters:
+        found.append((Kind.SOCKET, Part.NETWORK, "TCP sockets, although there is InfiniBand"))
+    if "NET/IB" in paths and "NET/IB/GDRDMA" not in paths and able:
+        found.append((Kind.NO_GPUDIRECT, Part.NETWORK, "InfiniBand through the host's memory, without GPUDirect"))
+    if "SHM" in paths and pairs and min(pairs) > 0:
+        found.append((Kind.SHARED_MEMORY, Part.GPU_LINKS, "the host's memory, although NVLinks lead to every GPU"))
+    uses, normal = "NCCL uses", "the fastest way there is"
+    for kind, part, value in found:
+        yield Verdict(part=part, measured=uses, value=value, normal=normal, verdict="low", kind=kind)
+    if paths and not found:
         ways = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
-        yield Verdict(
-            part=Part.COLLECTIVES, measured="NCCL uses", value=ways, normal="the fastest way", verdict="normal"
-        )
+        yield Verdict(part=Part.COLLECTIVES, measured=uses, value=ways, normal="the fastest way", verdict="normal")
 
 
 def faults(result: Result) -> Iterator[Verdict]:
     """One for everything that failed, or had no time; what runs out of memory says nothing of a machine's health."""
+    late, normal = (
+        [record for record in result.records if record.reason is Reason.NO_TIME],
+        "every part is to be measured",
+    )
+    yield from (_untimed(record, Kind.NOT_MEASURED, normal, "not measured") for record in late)
     every = [*views(result), View(together(result))]
-    for record in result.records:
-        if record.reason is Reason.NO_TIME:
-            yield Verdict(
-                part=PARTS.get(record.text("part", ""), Part.HOST),
-                measured=record.text("part", "health"),
-                value=record.note,
-                normal="every part is to be measured",
-                verdict="not measured",
-                kind=Kind.NOT_MEASURED,
-            )
     failed = [(at, record) for at in every for record in at.result.records if record.is_fault]
     for at, record in failed:
-        kind, normal = FAILURES.get(record.reason or Reason.ERROR, OTHER_FAILURE)
+        other = (Kind.FAILED, "nothing fails on a healthy machine")
+        kind, normal = FAILURES.get(record.reason or Reason.ERROR, other)
         ends = [axis for axis in ("device", "source", "target") if record.case.get(axis) is not None]
-        yield Verdict(
-            part=PARTS.get(record.text("part", ""), Part.HOST),
-            measured=record.text("part", "health"),
-            value=record.note,
-            normal=normal,
-            verdict="errors",
-            kind=kind,
-            place=tuple(at.device(record.integer(axis)) for axis in ends),
-        )
+        place = tuple(at.device(record.integer(axis)) for axis in ends)
+        yield _untimed(record, kind, normal, "errors", place)
+
+
+def _untimed(record: Record, kind: Kind, normal: str, word: str, place: tuple[Place, ...] = ()) -> Verdict:
+    named = record.text("part", "health")
+    part = PARTS.get(named, Part.HOST)
+    return Verdict(part=part, measured=named, value=record.note, normal=normal, verdict=word, kind=kind, place=place)
 
 
 def counters(result: Result) -> Iterator[Verdict]:

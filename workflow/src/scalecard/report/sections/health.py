@@ -15,11 +15,10 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, limits, platforms
-from scalecard.analysis.health import judge_state, measured_rates
 from scalecard.analysis.health.alerts import alerts, verdicts
-from scalecard.analysis.health.measured_rates import Rate
-from scalecard.analysis.health.per_node import views
-from scalecard.analysis.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict
+from scalecard.analysis.health.judge_state import course
+from scalecard.analysis.health.rates import Rate, is_small, rates
+from scalecard.analysis.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict, views
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import health
@@ -119,26 +118,25 @@ def _reached(result: Result) -> Iterator[Finding]:
     def limited(rate: Rate) -> str:
         return f", {rate.limit.share(rate.value)}" if rate.limit else ""
 
-    rates = measured_rates.rates(result)
-    alone = [rate for rate in rates if rate.record.matches(part="compute", dtype="bfloat16", at_once=False)]
+    alone = [rate for rate in rates(result) if rate.record.matches(part="compute", dtype="bfloat16", at_once=False)]
     if alone:
         low, *_, high = sorted([*alone, alone[0]], key=lambda rate: rate.value)
         span = low.text if low.text == high.text else f"{low.number(low.value)} to {high.text}"
         text = f"Products in bfloat16 run at {span} on {counted(len(alone), 'device')}{limited(high)}."
         yield Finding(text=text, topic=Topic.PRODUCTS_OF_HEALTH)
-    reduced = [rate for rate in rates if rate.record.matches(part="collective", collective="all_reduce", nodes=None)]
-    if reduced:
+    all_reduce: Case = {"part": "collective", "collective": "all_reduce", "nodes": None}
+    if reduced := [rate for rate in rates(result) if rate.record.matches(**all_reduce)]:
         most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
         text = f"The {most.measured} reaches {most.text} of bus bandwidth{limited(most)}."
         yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
 
 
 def _under_load(result: Result) -> Iterator[Finding]:
-    courses = [judge_state.course(record) for record in result.select("time", part="load")]
+    courses = [course(record) for record in result.select("time", part="load")]
     if not courses:
         return
-    fell = [course.fell_after for course in courses if course.fell_after is not None]
-    longest = formatting.seconds(max(course.seconds for course in courses))
+    fell = [each.fell_after for each in courses if each.fell_after is not None]
+    longest = formatting.seconds(max(each.seconds for each in courses))
     devices = f"{len(fell)} of {len(courses)} devices" if fell else "no device"
     first = f", the first after {formatting.seconds(min(fell))}" if fell else ""
     yield Finding(text=f"Under {longest} of load {devices} became 5 % slower{first}.", topic=Topic.UNDER_LOAD)
@@ -146,11 +144,11 @@ def _under_load(result: Result) -> Iterator[Finding]:
 
 def _without_figures(result: Result) -> Iterator[Finding]:
     lacking: dict[str, dict[str, None]] = {}
-    for rate in measured_rates.rates(result) if result.environment["gpus"] else ():
+    for rate in rates(result) if result.environment["gpus"] else ():
         dtype = rate.record.case.get("dtype")
         of_kind = {Kind.COMPUTE: f"{dtype} products", Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}
         what = of_kind.get(rate.kind)
-        if what and rate.alone and not rate.limit and not measured_rates.is_small(rate.record):
+        if what and rate.alone and not rate.limit and not is_small(rate.record):
             (view,) = (view for view in views(result) if view.node == rate.node)
             gpu = rate.record.integer("device" if "device" in rate.record.case else "source")
             lacking.setdefault(str(view.result.environment["gpus"][gpu]["name"]), {})[what] = None
@@ -180,17 +178,16 @@ class Tile:
 
 def tiles(result: Result) -> list[Tile]:
     """One for every part of which anything is known."""
-    rates = measured_rates.rates(result)
     known = {part: [verdict for verdict in verdicts(result) if verdict.part == part] for part in Part}
-    return [_tile(part, own, rates) for part, own in known.items() if own]
+    return [_tile(part, own, rates(result)) for part, own in known.items() if own]
 
 
-def _tile(part: Part, own: Sequence[Verdict], rates: Sequence[Rate]) -> Tile:
+def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
     # What could not be judged does not make a tile of it, as long as something could.
     judged = [verdict for verdict in own if verdict.verdict != "not judged"]
     word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
     number, what, share = "", "", ""
-    if standing := _standing(part, rates):
+    if standing := _standing(part, found):
         middle, tops = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
         limit = tops.pop() if len(tops) == 1 else None
         number, what = standing[0].in_words(middle), standing[0].in_tile

@@ -1,16 +1,21 @@
-"""Rates from the records of `health`: of each device, pair, collective and node, with its interval and its limit."""
+"""Rates from the records of `health`, and verdicts on them.
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
+Each rate has its interval and its limit. Outliers are slower than their peers in this run; others lie below the limit.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from statistics import median
 
-from scalecard.analysis import formatting, limits
-from scalecard.analysis.health.per_node import Place, View, together, views
-from scalecard.analysis.health.verdict import Kind, Part
+from scalecard.analysis import by_key, formatting, limits
+from scalecard.analysis.health.verdict import Kind, Part, Place, Verdict, View, together, views
 from scalecard.analysis.limits import Limit
 from scalecard.records.axes import Scalar
 from scalecard.records.record import Record, Result
 
+NOTABLE = 0.9  # of the median of its peers: what lies below, with its whole interval, is odd
+OF_LATENCY = 2 / 3  # half as long again; the thread that starts a small copy makes more difference than a link
 FEWEST = 3  # samples whose range may stand for an interval
 # Smaller ones take about as long as it takes to start them, of which no link's rate says anything.
 LEAST_BYTES = {"memory": 2**26, "host link": limits.LEAST_COPY, "device link": limits.LEAST_COPY, "collective": 2**28}
@@ -23,12 +28,13 @@ MODES: dict[Scalar, str] = {False: "alone", True: "all at once"}
 LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rate:
-    """What was measured, its uncertainty and its limit, all in `unit`; rates with the same `like` are peers.
+    """What was measured, its uncertainty and its limit, all in `unit`.
 
     `place` are the devices or nodes that it is about, and `node` is where, if there are several; what was measured of
-    them is the record's case. A rate with too few samples has no bounds, and one of a CPU worker no limit.
+    them is the record's case. A rate with too few samples has no bounds (0 and None), and one of a CPU worker no limit.
+    Rates with the same `like` are `peers`, itself included, by how low their intervals begin.
     """
 
     part: Part
@@ -37,11 +43,52 @@ class Rate:
     like: tuple[Hashable, ...]
     unit: str
     value: float
-    low: float | None
+    low: float
     high: float | None
     limit: Limit | None
     record: Record
     node: int | None = None
+    peers: list["Rate"] = field(default_factory=list)
+
+    @property
+    def slowest_other(self) -> "Rate | None":
+        """The peer whose interval begins lowest; None without any to compare with.
+
+        Of latencies it is one of other devices, because what delays a device may delay all of its copies.
+        """
+        latency = self.kind is Kind.LATENCY
+        apart = (peer for peer in self.peers if not latency or not set(peer.place) & set(self.place))
+        return next((peer for peer in apart if peer is not self), None)
+
+    @property
+    def normal(self) -> float | None:
+        """What is normal for its peers: their median or, of two, the faster one; None without any to compare with."""
+        values = [peer.value for peer in self.peers]
+        return None if self.slowest_other is None else max(values) if len(values) == 2 else median(values)
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether its whole interval lies below a tenth less than what is normal.
+
+        Of two neither is the normal one: the slower is odd only if even the least that the faster may reach is more.
+        Small copies are noisy, so the whole interval of a latency must lie below those of all others, too.
+        """
+        normal, other = self.normal, self.slowest_other
+        if self.high is None or normal is None or other is None:
+            return False
+        if self.kind is Kind.LATENCY:
+            return self.high < min(OF_LATENCY * normal, other.low)
+        return self.high < NOTABLE * (other.low if len(self.peers) == 2 else normal)
+
+    @property
+    def share(self) -> float | None:
+        """Of its limit, where that is known."""
+        return self.value / self.limit.rate if self.limit else None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it lies below what is normal for its limit."""
+        return self.limit is not None and self.value / self.limit.rate < self.limit.least
 
     @property
     def alone(self) -> bool:
@@ -121,12 +168,16 @@ class Rate:
 @lru_cache(maxsize=4)  # platforms are drawn together
 def rates(result: Result) -> list[Rate]:
     """Every rate that was measured, node by node, then those of several nodes."""
-    return [
+    found = [
         replace(READERS[part](at, record), node=at.node)
         for at in [*views(result), View(together(result))]
         for record in at.result.select("time")
         if (part := record.text("part", "")) in READERS
     ]
+    alike = by_key((rate.like, rate) for rate in sorted(found, key=lambda rate: rate.low))
+    for rate in found:
+        rate.peers.extend(alike[rate.like])
+    return found
 
 
 def _gpu(at: View, device: int, fact: str = "name") -> Hashable:
@@ -159,7 +210,7 @@ def _rate(
         like=(part, kind, *like),
         unit=unit,
         value=amount / record.median,
-        low=amount / slowest if known else None,
+        low=amount / slowest if known else 0.0,
         high=amount / fastest if known else None,
         limit=None if record.case.get("at_once") or is_small(record) else limit,
         record=record,
@@ -298,3 +349,36 @@ READERS = {  # by the part of a record's case
     "storage": _host,
     "host memory": _host,
 }
+
+
+def verdicts(result: Result) -> Iterator[Verdict]:
+    """One on every rate that was measured."""
+    for rate in rates(result):
+        limit = rate.limit
+        yield Verdict(
+            part=rate.part,
+            who=rate.who,
+            measured=rate.measured,
+            value=rate.text + (f", {limit.share(rate.value)}" if limit else ""),
+            normal=_normal(rate),
+            verdict="odd one out" if rate.is_odd else "low" if rate.is_low else _fine(rate),
+            share=rate.share,
+            kind=rate.kind,
+            place=rate.place,
+            low=rate.is_low,
+        )
+
+
+def _fine(rate: Rate) -> str:
+    """What is faster than the vendor's sheet says tells nothing of the device; its peers may still do."""
+    known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
+    return "normal" if known or (rate.high is not None and rate.slowest_other) else "not judged"
+
+
+def _normal(rate: Rate) -> str:
+    parts, normal, count = [], rate.normal, len(rate.peers)
+    if normal is not None:
+        parts.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
+    if rate.limit:
+        parts.append(f"{rate.limit.normal} of {rate.in_words(rate.limit.rate)} is normal")
+    return "; ".join(parts) or "nothing is known to compare it with"
