@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import time_epochs, time_rounds
 from scalecard.measuring.shared_decisions import ALONE
 from scalecard.measuring.stopping_rule import (
     OVER,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from scalecard.measuring.case_variant import NOT_ASKED, Timing
-from scalecard.measuring.energy import NO_COUNTER, OTHER_NODES, TOO_SHORT, Meter
+from scalecard.measuring.interleaved_timing import NO_COUNTER, OTHER_NODES, TOO_SHORT, Meter
 from scalecard.measuring.shared_decisions import ALONE
 from scalecard.measuring.timer import Bench
 from support.simulated_clock import SimulatedMachine, ready, variants

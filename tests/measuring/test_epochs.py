@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.epochs import time_epochs
+from scalecard.measuring.interleaved_timing import time_epochs
 from support.fake_nvml import H100, FakeNvml, box
 from support.simulated_clock import subject
 

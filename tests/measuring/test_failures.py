@@ -7,7 +7,7 @@ import pytest
 import torch
 from scalecard.distributed.nodes import RankLost
 from scalecard.hardware.failures import reason_of
-from scalecard.measuring.failures import caught, guarded
+from scalecard.measuring.prepare import caught, guarded
 from scalecard.measuring.proof import ProofFailed, Void
 from scalecard.records.record import Reason, Record
 from support.builders import timed

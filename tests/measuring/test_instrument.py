@@ -15,8 +15,7 @@ from scalecard.distributed.layout import Layout
 from scalecard.hardware.device_timestamps import ClockMark
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import time_epochs, time_rounds
 from scalecard.measuring.shared_decisions import ALONE
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Block, NotSynchronised
@@ -176,7 +175,7 @@ def orders(rule: Rule, *, epochs: bool) -> tuple[list[str], list[float]]:
     both = variants(a=work("a"), b=work("b"))
     if epochs:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("scalecard.measuring.epochs.Bench", partial(Bench, clock=machine.clock))
+            patch.setattr("scalecard.measuring.interleaved_timing.Bench", partial(Bench, clock=machine.clock))
             a, b = time_epochs(both, num_epochs=20, devices=[])
     else:
         twenty = replace(rule, min_rounds=20, max_rounds=20)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import time_epochs, time_rounds
 from scalecard.measuring.prepare import fail_wrong, prepared
 from scalecard.measuring.shared_decisions import Ranks
 from scalecard.measuring.stopping_rule import Rule

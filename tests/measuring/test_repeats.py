@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from scalecard.measuring import interleaved_timing, shared_decisions
 from scalecard.measuring.case_variant import Timing, Variant
-from scalecard.measuring.epochs import time_epochs
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import time_epochs, time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench
 from support.fake_nvml import H100, Board, FakeNvml, box

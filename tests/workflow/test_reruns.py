@@ -16,7 +16,7 @@ PACKAGE = Path("workflow", "src", "scalecard")
 REACHED = {
     "parallel/pipeline.py": (["model_parallel", "pipeline", "strategies"], []),
     "parallel/ddp.py": (["ddp", "strategies", "tuning"], []),
-    "measuring/peak_memory.py": (["model_parallel", "pipeline", "tensor_parallel"], []),
+    "measuring/memory.py": (["model_parallel", "pipeline", "strategies", "tensor_parallel", "tuning"], []),
     "distributed/launch.py": (["allreduce", "ddp", "health", "hybrid", "pipeline", "strategies", "tuning"], []),
     "experiments/async_timing.py": (["async_timing"], []),
     "report/sections/allreduce.py": ([], ["allreduce"]),

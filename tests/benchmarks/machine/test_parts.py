@@ -16,7 +16,7 @@ from scalecard.hardware import links as hardware_links
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
-from scalecard.measuring import whole_numbers
+from scalecard.measuring import proof
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
 from scalecard.measuring.stopping_rule import Rule
@@ -143,7 +143,7 @@ def on_three_ranks(ctx: RankContext) -> list[tuple[bool, bool, bool, int]]:
     """Of each collective, whether it passes, also if it is not run or spoils a value; and the largest tensor made."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(whole_numbers, "CHUNK", 100)
+        patch.setattr(proof, "CHUNK", 100)
         for name in collectives.COLLECTIVES:
             subject: Any = collectives.subject(ctx, name, SIZE)
             work, given, result, wanted = subject.prove.args[2:]
@@ -178,8 +178,8 @@ def test_collectives_bring_every_rank_what_they_should(machine: Machine) -> None
 
 def test_what_one_rank_does_not_add_or_two_exchange_is_seen() -> None:
     places = torch.arange(2000)
-    whole = whole_numbers.total(places, range(4))
-    numbers = [whole_numbers.number(places, rank) for rank in range(4)]
+    whole = proof.total(places, range(4))
+    numbers = [proof.number(places, rank) for rank in range(4)]
     assert bool((whole == sum(numbers)).all())
     for number in numbers:
         assert int(number.min()) >= 1

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scalecard import experiments, progress, time_spent
+from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import RanksFailed
@@ -33,12 +33,12 @@ from scalecard.hardware.fresh_process import (
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
+from scalecard.progress import Activity
 from scalecard.records import kept_groups
 from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
 from scalecard.records.journal import Journal, merged
 from scalecard.records.kept_groups import KeptGroups, of_run
 from scalecard.records.record import Record, Result
-from scalecard.time_spent import Activity
 
 ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
 HARDWARE = ("fingerprint", "host", "machine")
@@ -321,7 +321,7 @@ def measure(name: str, block: str, machine: Machine, journal: Journal, kept: Kep
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            with time_spent.spent_on(Activity.LAUNCH):
+            with progress.spent_on(Activity.LAUNCH):
                 start_fork_server()  # before there are threads
             with progress.signs_of_life(), vendors.session():
                 outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
@@ -334,7 +334,7 @@ def measure(name: str, block: str, machine: Machine, journal: Journal, kept: Kep
     ours = _our_own(caught)
     for text in ours:
         progress.say(f"warning: {text}")
-    return replace(outcome, warnings=ours, spent=time_spent.take())
+    return replace(outcome, warnings=ours, spent=progress.take())
 
 
 def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:

@@ -24,14 +24,13 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant, Work
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.prepare import proofs
+from scalecard.measuring.prepare import guarded, proofs
+from scalecard.measuring.proof import fill, number, same_as, total
 from scalecard.measuring.spec import ByteSizes, Common, Positive
 from scalecard.measuring.stopping_rule import COARSE, coarse_to_fine, in_equal_parts, part_of_budget
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.whole_numbers import fill, number, same_as, total
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record

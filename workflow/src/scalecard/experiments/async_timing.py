@@ -20,8 +20,8 @@ from scalecard.benchmarks.machine.matmul import MODES, Products, subject, unsupp
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Variant
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case

@@ -26,8 +26,8 @@ from scalecard.benchmarks.machine import copies
 from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, near, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.proof import same_values
 from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
 from scalecard.measuring.stopping_rule import COARSE, coarse_to_fine, in_equal_parts

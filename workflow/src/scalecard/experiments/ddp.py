@@ -30,16 +30,13 @@ from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import epoch_records
-from scalecard.measuring.failures import guarded
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import epoch_records, time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.prepare import proofs
-from scalecard.measuring.proof import Change, Trained, compressed, expected
+from scalecard.measuring.prepare import guarded, proofs
+from scalecard.measuring.proof import Change, Precision, Trained, compressed, expected, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.axes import Case

@@ -28,8 +28,8 @@ from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch,
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.epochs import epoch_records, time_epochs
-from scalecard.measuring.failures import guarded
+from scalecard.measuring.interleaved_timing import epoch_records, time_epochs
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.spec import Common, Positive, Rates, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import PRINTED, Case, Start, rate_for

@@ -28,12 +28,11 @@ from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import count, flops
-from scalecard.measuring.epochs import epoch_records, time_epochs
-from scalecard.measuring.failures import guarded
-from scalecard.measuring.proof import Change, Trained, expected, same_replicas
+from scalecard.measuring.interleaved_timing import epoch_records, time_epochs
+from scalecard.measuring.prepare import guarded
+from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
 from scalecard.measuring.spec import MOST_VALUES, Common, EachOnce, Positive, Rate
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.data_parallel import Batch, ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy

@@ -30,7 +30,7 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.failures import guarded
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record

@@ -28,12 +28,11 @@ from scalecard.hardware.machine import Machine
 from scalecard.hardware.unequal_devices import Pair, open_pairs
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.proof import Change, Trained, expected, same_replicas
+from scalecard.measuring.prepare import guarded
+from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.axes import Case
 from scalecard.records.record import Record

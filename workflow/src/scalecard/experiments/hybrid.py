@@ -28,14 +28,13 @@ from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.prepare import proofs
+from scalecard.measuring.prepare import guarded, proofs
+from scalecard.measuring.proof import training
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
 from scalecard.measuring.timer import Bench
-from scalecard.measuring.training_subject import training
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import Step, state_of
 from scalecard.parallel.tutorial_pipeline import TutorialModel

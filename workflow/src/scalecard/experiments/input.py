@@ -28,8 +28,8 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Timing, Variant
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case

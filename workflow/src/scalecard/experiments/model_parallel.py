@@ -31,9 +31,9 @@ from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.memory import peak_memory
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.records.axes import Case
 from scalecard.records.record import Record

@@ -44,10 +44,10 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Timing, Variant
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.memory import peak_memory
 from scalecard.measuring.more_ranks import driven_by_the_first
-from scalecard.measuring.peak_memory import peak_memory
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.spec import Common, Positive, Rate, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts, part_of_budget
 from scalecard.parallel.schedules import SCHEDULES

@@ -25,13 +25,12 @@ from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.peak_memory import peak_memory
-from scalecard.measuring.proof import Change, Trained, expected, same_replicas
+from scalecard.measuring.memory import peak_memory
+from scalecard.measuring.prepare import guarded
+from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan

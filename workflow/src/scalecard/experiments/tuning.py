@@ -33,12 +33,11 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.epochs import epoch_records
-from scalecard.measuring.failures import guarded
-from scalecard.measuring.proof import Trained, expected
+from scalecard.measuring.interleaved_timing import epoch_records
+from scalecard.measuring.prepare import guarded
+from scalecard.measuring.proof import Precision, Trained, expected, training
 from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.measuring.training_subject import Precision, training
 from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import Case, rungs_of
 from scalecard.records.record import Check, Record

@@ -144,6 +144,11 @@ class Timing:
     measured_again: str = ""
     state: HardwareState | None = None
 
+    @property
+    def able(self) -> Prepared | None:
+        """What was prepared, unless it has failed."""
+        return None if self.failure else self.prepared
+
     def again(self, rounds_id: str) -> "Timing":
         """The same variant, as it was prepared, without samples."""
         again = Timing(variant=self.variant, rounds_id=rounds_id, prepared=self.prepared, left_out=self.left_out)
@@ -160,10 +165,8 @@ class Timing:
 
     def record(self, metric: str = "time") -> Record:
         """The completion times with what was proven and counted, or why there are none."""
-        if absent := self._absent(metric):
-            return absent
-        assert self.prepared
-        return replace(self._times(metric, self.completion), checks=self.prepared.checks, work=self.prepared.work)
+        made = self._absent(metric) or self._times(metric, self.completion)
+        return replace(made, checks=self.able.checks, work=self.able.work) if self.able else made
 
     def enqueue_record(self, metric: str = "enqueue_time") -> Record:
         """The enqueue times; what was proven is recorded with the completion times."""
@@ -179,7 +182,7 @@ class Timing:
         """A skipped or failed record, if there are no samples."""
         if self.left_out:
             return Record.skipped(self.variant.case, self.left_out, reason=Reason.NO_TIME, metric=metric, unit=unit)
-        if self.failure or self.prepared is None:
+        if not self.able:
             return Record.failed(self.variant.case, self.failure, reason=self.reason, metric=metric, unit=unit)
         return None
 

@@ -1,6 +1,11 @@
-"""Makes variants ready to be timed: proven, built as timed, checked as such, counted; and checks them afterwards."""
+"""Makes variants ready to be timed: proven, built as timed, checked as such, counted; and checks them afterwards.
 
-from collections.abc import Callable, Iterator, Sequence
+What fails costs its own case, and the others are still measured. Too little memory, and a check that failed on all
+ranks, are recorded wherever they happen. An error that one rank may have seen alone is recorded only where no other
+rank waits for it: otherwise it ends the launch, whose ranks are recorded as failed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -9,15 +14,16 @@ from weakref import WeakKeyDictionary
 import torch
 
 from scalecard import progress
-from scalecard.hardware.failures import DeviceFault, empty_cache
+from scalecard.hardware.failures import DeviceFault, empty_cache, first_line, reason_of
 from scalecard.measuring.case_variant import Prepared, Subject, Timing, Variant, local
 from scalecard.measuring.counting import UPDATES, counted
-from scalecard.measuring.failures import caught
-from scalecard.measuring.proof import ProofFailed, agreed, checksum, refuse_failed
+from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, refuse_failed
 from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
 from scalecard.measuring.timer import Bench
-from scalecard.records.record import Check, Count
-from scalecard.time_spent import Activity, spent_on
+from scalecard.progress import Activity, spent_on
+from scalecard.records import kept_groups
+from scalecard.records.axes import Case
+from scalecard.records.record import Check, Count, Reason, Record, Unit
 
 
 @spent_on(Activity.PROOF)
@@ -124,10 +130,10 @@ def fail_wrong(timings: Sequence[Timing], bench: Bench) -> None:
     """
     done = [timing.prepared for timing in timings if timing.prepared]
     for timing in timings:
-        if timing.prepared and not timing.failure:
+        if timing.able:
             with caught(on_failure=timing.fail, alone=bench.ranks.alone):
                 bench.synchronize(timing.variant.place)
-                _refuse_wrong_state(timing.prepared, done, bench)
+                _refuse_wrong_state(timing.able, done, bench)
 
 
 def _refuse_wrong_state(one: Prepared, everyone: Sequence[Prepared], bench: Bench) -> None:
@@ -157,3 +163,38 @@ def _wrong(one: Prepared, everyone: Sequence[Prepared]) -> Iterator[str]:
     for check in one.subject.after():
         if not check.passed:
             yield f"{name}: {check.name}: differs by {check.difference:.3g}"
+
+
+@contextmanager
+def caught(*, on_failure: Callable[[str, Reason], object], alone: bool) -> Iterator[None]:
+    """Pass what an error says, and the reason, to `on_failure`; let errors through that end the launch.
+
+    `alone`: no other rank takes part.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        reason = reason_of(error)
+        on_all = reason in (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN) and not isinstance(error, Void)
+        if not (on_all or (alone and reason is not Reason.ERROR)):
+            raise
+        note = first_line(error)
+        if reason is not Reason.OUT_OF_MEMORY:
+            progress.say(f"failed: {reason}: {note}")
+        on_failure(note, reason)
+
+
+def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: Unit = "s") -> Iterator[Record]:
+    """The records of one sweep point or, if preparing it runs out of memory, one failed record that says so.
+
+    They are a group: what an earlier run kept of it is not measured again.
+    """
+    return kept_groups.measured_once([case, metric], _guarded(records, case, metric, unit))
+
+
+def _guarded(records: Iterable[Record], case: Case, metric: str, unit: Unit) -> Iterator[Record]:
+    failures: list[tuple[str, Reason]] = []
+    with caught(on_failure=lambda *failure: failures.append(failure), alone=False):
+        yield from records
+    for note, reason in failures:
+        yield Record.failed(case, note, reason=reason, metric=metric, unit=unit)

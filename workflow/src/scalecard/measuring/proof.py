@@ -9,17 +9,19 @@ several such loops.
 import functools
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from scalecard.measuring.case_variant import local
+from scalecard import progress
+from scalecard.measuring.case_variant import Subject, Work, local
 from scalecard.measuring.shared_decisions import Ranks
+from scalecard.measuring.timer import Synchronised
 from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
@@ -289,3 +291,92 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """Precision of a setting: float64 for exact proofs, otherwise as timed."""
+
+    exact: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.exact else torch.float32
+
+
+def training(
+    where: str,
+    work: Work,
+    state: Callable[[], Sequence[Tensor]],
+    expected: Callable[[], Trained | Change],
+    *,
+    times: int,
+    steps: int,
+    devices: Iterable[Synchronised],
+    counts: Mapping[str, float],
+    settling: int = 0,
+    compared: Callable[[], Sequence[Tensor]] | None = None,
+    **more: Any,
+) -> Subject:
+    """Work that trains: `times` calls of it must leave what is expected in `compared`, which is its state by default.
+
+    These calls take `steps` steps; with times = 0, nothing is compared: the builder's work was, at other settings.
+    After so many further calls as `settling` it does what it goes on to do. `where` are the check's words for what was
+    built, and `more` goes to the Subject.
+    """
+    waited_for, tensors = list(devices), compared or state
+
+    def call(times: int) -> None:
+        for _ in range(times):
+            work()
+            for device in waited_for:
+                device.synchronize()
+
+    def prove() -> Iterator[Check]:
+        wanted, after = expected(), progress.counted(steps, "step")
+        before = [tensor.detach().to("cpu", copy=True) for tensor in tensors()] if isinstance(wanted, Change) else []
+        call(times)
+        if isinstance(wanted, Change):
+            yield same_change(f"{where}: change in {after}", before, tensors(), wanted)
+        else:
+            yield same_parameters(f"{where}: parameters after {after}", tensors(), wanted)
+        call(settling)
+
+    return Subject(work=work, prove=prove if times else tuple, expected=counts, state=state, **more)
+
+
+# Collectives are proven with whole numbers: known for every place and rank, and exact in float32 when summed. They are
+# made and compared on the device of the tensor, chunk by chunk: all at once, those of a gigabyte would take several
+# times as much memory, and on the host eight times that for eight ranks.
+PERIOD = 997  # a prime, so that parts of equal length differ; the sums of 16,000 ranks are exact
+Value = Callable[[Tensor], Tensor]  # of places 0, 1, 2 ... in a flat tensor, what belongs there
+
+
+def number(places: Tensor, rank: Tensor | int) -> Tensor:
+    """What a rank has at these places: at least 1, so that the sum of all lacks something without it."""
+    return places * (rank + 1) % PERIOD + 1
+
+
+def total(places: Tensor, ranks: Iterable[int]) -> Tensor:
+    """The sum of what these ranks have."""
+    return torch.stack([number(places, rank) for rank in ranks]).sum(dim=0)
+
+
+def fill(tensor: Tensor, value: Value) -> None:
+    """Give every element of a flat tensor the value of its place."""
+    for places, chunk in _places(tensor):
+        chunk.copy_(value(places))
+
+
+def same_as(name: str, tensor: Tensor, value: Value) -> Check:
+    """Each element of a flat tensor against the value of its place: tolerance zero, infinite where it is not finite."""
+    found = [float((chunk - value(places)).abs().max()) for places, chunk in _places(tensor)]
+    difference = max(found, default=0.0) if all(map(math.isfinite, found)) else math.inf
+    return Check(name=name, dtype=_dtype(tensor), difference=difference, tolerance=0.0)
+
+
+def _places(tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Places, and the elements there."""
+    for start in range(0, len(tensor), CHUNK):
+        chunk = tensor[start : start + CHUNK]
+        yield torch.arange(start, start + len(chunk), device=tensor.device), chunk

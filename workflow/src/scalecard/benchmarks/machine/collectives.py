@@ -28,10 +28,10 @@ from torch import Tensor
 from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject, Variant, Work
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.prepare import guarded
+from scalecard.measuring.proof import Value, fill, number, same_as, total
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.measuring.whole_numbers import Value, fill, number, same_as, total
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record
 

@@ -22,8 +22,8 @@ from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import count
-from scalecard.measuring.failures import guarded
 from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.prepare import guarded
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.axes import Case, Scalar
 from scalecard.records.record import Check, Reason, Record

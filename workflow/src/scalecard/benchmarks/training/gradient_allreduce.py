@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject
-from scalecard.measuring.whole_numbers import fill, number, same_as, total
+from scalecard.measuring.proof import fill, number, same_as, total
 from scalecard.parallel.ddp import AllReduceAlone
 from scalecard.records.record import Check
 from scalecard.workloads.reference import trainable

@@ -17,13 +17,13 @@ from scalecard.hardware.failures import empty_cache, first_line, in_one_line, re
 from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.memory_by_kind import MemoryByKind
+from scalecard.measuring.memory import MemoryByKind
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
+from scalecard.progress import Activity, spent_on
 from scalecard.records.axes import Case, MemoryKind
 from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import DATA_PARALLEL, Division, Family
-from scalecard.time_spent import Activity, spent_on
 
 GRAIN = 16  # the largest batch is right to one part in so many
 LEAP = 8  # from a batch to the next one that is tried, once two peaks give a line

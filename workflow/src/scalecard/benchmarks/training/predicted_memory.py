@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_leaves
 from scalecard.benchmarks.training.cut_model import balanced_cuts, cut
 from scalecard.benchmarks.training.reference_cache import Setting
 from scalecard.hardware.failures import in_one_line
-from scalecard.measuring.memory_by_kind import in_blocks
+from scalecard.measuring.memory import in_blocks
 from scalecard.parallel import sharded
 from scalecard.records.axes import MemoryKind
 from scalecard.records.strategies import Division, Payload, Schedule, Strategy, Untimed

@@ -177,11 +177,11 @@ class Group:
                 of_rank = partial(Record, case={**timing.variant.case, "rank": rank}, telemetry=[timing.telemetry])
                 yield of_rank(metric="rank_time", unit="s", samples=[samples])
         for one, timing in pairs if self.trace else ():  # last: a launch that a trace ends has its records
-            if timing.prepared and not timing.failure and not one.strategy.is_part:
+            if timing.able and not one.strategy.is_part:
                 case = timing.variant.case
                 name = " ".join(str(case[axis]) for axis in ("workload", "strategy", "devices", "scaling"))
                 name += f" {case['nodes']} nodes" if "nodes" in case else ""
-                tracing.trace(name, timing.prepared.subject.work, Bench(self.devices, self.ctx))
+                tracing.trace(name, timing.able.subject.work, Bench(self.devices, self.ctx))
 
     def largest_batches(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
         """The largest batch that each device can have with each strategy, if it can have what one device has alone."""

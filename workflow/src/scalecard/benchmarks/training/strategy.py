@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from scalecard import progress
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.measuring.case_variant import Subject, Work
-from scalecard.measuring.proof import Change, Trained
+from scalecard.measuring.proof import Change, Trained, training
 from scalecard.measuring.timer import Synchronised
-from scalecard.measuring.training_subject import training
 from scalecard.records.axes import Case
 from scalecard.records.record import Check
 from scalecard.records.strategies import Strategy

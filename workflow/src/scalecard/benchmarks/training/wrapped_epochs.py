@@ -14,8 +14,7 @@ from scalecard import progress
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import flops
-from scalecard.measuring.proof import Change, Trained, expected
-from scalecard.measuring.training_subject import training
+from scalecard.measuring.proof import Change, Trained, expected, training
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.workload import Workload

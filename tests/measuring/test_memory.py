@@ -1,11 +1,15 @@
-"""What a step's memory is used for, on an allocator whose numbers are made up, by hand."""
+"""What a step's memory is used for, on an allocator whose numbers are made up; and peaks, which only CUDA counts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.measuring.case_variant import Subject
-from scalecard.measuring.memory_by_kind import MemoryByKind, bytes_on
+from scalecard.hardware.devices import Device, open_devices
+from scalecard.hardware.machine import Machine
+from scalecard.measuring.case_variant import Subject, Timing
+from scalecard.measuring.memory import MemoryByKind, bytes_on, peak_memory
+from support.simulated_clock import ready, variants
 from torch import Tensor, nn
 from torch.optim import optimizer as optimizers
 
@@ -124,3 +128,19 @@ def test_the_same_memory_counts_once_and_other_devices_do_not() -> None:
     tensor = torch.zeros(10)
     assert bytes_on(HERE, [tensor, tensor.detach(), torch.zeros(10, device="meta")]) == 40
     assert bytes_on(HERE, [tensor[:5], tensor[5:]]) == 40
+
+
+def timing(devices: Sequence[Device]) -> Timing:
+    (variant,) = variants(w=lambda: None)
+    return Timing(variant=replace(variant, devices=devices), prepared=ready(lambda: None))
+
+
+def test_on_a_cpu_it_is_skipped_once_for_the_model(machine: Machine) -> None:
+    with open_devices(replace(machine, kind="cpu"), 2) as devices:
+        (record,) = peak_memory([timing(devices), timing(devices)], workload="resnet50")
+    assert (record.status, record.metric, record.unit) == ("skipped", "peak_memory", "B")
+    assert record.case == {"workload": "resnet50"}
+
+
+def test_a_variant_without_devices_is_left_out() -> None:
+    assert list(peak_memory([timing([])], workload="toy")) == []

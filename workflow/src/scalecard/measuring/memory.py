@@ -1,4 +1,6 @@
-"""What a GPU's memory is used for in one step: parameters, gradients, optimizer states, activations, and the rest.
+"""The peak of a GPU's memory in one call, and what a step uses it for.
+
+That is parameters, gradients, optimizer states, activations, and the rest.
 
     forward            backward                update
     |------------------|-----------------------|--------|
@@ -22,9 +24,11 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from scalecard.measuring.case_variant import Subject, local
+from scalecard.measuring.case_variant import Subject, Timing, Variant, Work, local
 from scalecard.measuring.counting import optimizer_states
+from scalecard.measuring.prepare import guarded
 from scalecard.records.axes import MemoryKind
+from scalecard.records.record import Record
 
 BLOCK = 512  # bytes; PyTorch's allocators give out multiples: kMinBlockSize in c10/core/AllocatorConfig.h
 
@@ -116,3 +120,35 @@ def _storages(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
 def in_blocks(size: int) -> int:
     """What the allocator gives out for so many bytes."""
     return -(-size // BLOCK) * BLOCK
+
+
+def peak_memory(timings: Iterable[Timing], *, workload: str) -> Iterator[Record]:
+    """One record per variant and device: the most bytes one call needs there beyond what was allocated before it.
+
+    Parameters and inputs are allocated before; activations, gradients and buffers are not. Variants without devices are
+    left out. On CPUs there is a single skipped record, for the model.
+    """
+    for timing in timings:
+        variant = timing.variant
+        if not variant.devices or not timing.prepared:
+            continue
+        if variant.devices[0].torch.type == "cpu":
+            note = "CPU workers share the host's memory: there is no peak per device"
+            yield Record.skipped({"workload": workload}, note, metric="peak_memory", unit="B")
+            return
+        yield from guarded(_peaks(variant, timing.prepared.subject.work), variant.case, metric="peak_memory", unit="B")
+
+
+def _peaks(variant: Variant, work: Work) -> Iterator[Record]:
+    used = {device.index: device for device in variant.devices}.values()
+    before = {}
+    for device in used:
+        device.synchronize()
+        before[device.index] = torch.accelerator.memory_allocated(device.torch)
+        torch.accelerator.reset_peak_memory_stats(device.torch)
+    work()
+    for device in used:
+        device.synchronize()
+        peak = float(torch.accelerator.max_memory_allocated(device.torch) - before[device.index])
+        case = {**variant.case, "device": device.index}
+        yield Record(case=case, metric="peak_memory", unit="B", samples=[[peak]])
