@@ -134,7 +134,7 @@ def install_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeNvml]:
 @pytest.fixture
 def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where InfiniBand's adapters would be: none, unless a test makes some."""
-    monkeypatch.setattr("scalecard.hardware.interconnect.ADAPTERS", tmp_path)
+    monkeypatch.setattr("scalecard.hardware.vendors.nvidia.nccl.ADAPTERS", tmp_path)
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from scalecard.hardware import devices, numa, vendors
+from scalecard.hardware import devices, host, vendors
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
 from support.fake_nvml import H100, FakeNvml, box
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
 def put(install_gpus: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Put:
     """Two GPUs, and what the kernel says of each: its NUMA node and the cores there."""
     install_gpus(box(H100, 2))
-    monkeypatch.setattr(numa, "PCI", tmp_path)
-    monkeypatch.setattr(numa, "FEWEST", 1)
+    monkeypatch.setattr(host, "PCI", tmp_path)
+    monkeypatch.setattr(host, "FEWEST_CORES", 1)
 
     def write(index: int, node: str, cores: str) -> None:
         folder = tmp_path / f"ffff:{0x1A + index:02x}:00.0"
@@ -41,13 +41,13 @@ def test_a_process_runs_next_to_its_gpus_meanwhile(put: Put) -> None:
     goes_on = threading.Event()
     thread = threading.Thread(target=lambda: (goes_on.wait(), inside.append(os.sched_getaffinity(0))))
     thread.start()
-    with numa.near([0]):
+    with host.on(host.cores_of([0])):
         assert os.sched_getaffinity(0) == {ALL[0]}
         goes_on.set()
         thread.join()
     assert inside == [{ALL[0]}], "threads that were there before as well"
     assert sorted(os.sched_getaffinity(0)) == ALL
-    with numa.near([0, 1]):
+    with host.on(host.cores_of([0, 1])):
         assert os.sched_getaffinity(0) == set(ALL[:2])
 
 
@@ -64,7 +64,7 @@ def test_there_are_no_more_threads_than_cores_meanwhile(put: Put) -> None:
 def test_two_gpus_of_one_node_share_its_cores(put: Put) -> None:
     for index in range(2):
         put(index, "0", f"{ALL[0]}")
-    with numa.near([0, 1]):
+    with host.on(host.cores_of([0, 1])):
         assert os.sched_getaffinity(0) == {ALL[0]}
 
 
@@ -73,14 +73,14 @@ def test_without_cores_next_to_a_gpu_it_stays(put: Put, cores: str | None) -> No
     put(0, "0", f"{ALL[0]}")
     if cores is not None:
         put(1, "0", cores)
-    with numa.near([0, 1]):
+    with host.on(host.cores_of([0, 1])):
         assert sorted(os.sched_getaffinity(0)) == ALL
 
 
 def test_nobody_is_bound_to_too_few_cores(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numa, "FEWEST", 2)
+    monkeypatch.setattr(host, "FEWEST_CORES", 2)
     put(0, "0", f"{ALL[0]}")
-    with numa.near([0]):
+    with host.on(host.cores_of([0])):
         assert sorted(os.sched_getaffinity(0)) == ALL
     assert "too few" in environment(probe())["missing"]["gpus.0.cores"]
 
@@ -93,4 +93,4 @@ def test_the_result_says_where_each_gpu_is_and_which_cores_are_next_to_it(put: P
     assert (second["numa_node"], second["cores"]) == (None, f"{ALL[1]}")
     assert "no NUMA node" in facts["missing"]["gpus.1.numa_node"]
     with vendors.session() as (gpu, _):
-        assert numa.cores(gpu) == ALL[:2]
+        assert host.cores_near(gpu) == ALL[:2]

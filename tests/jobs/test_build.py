@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.hardware.locked import locked_version
+from scalecard.hardware.facts import locked_version
 from scalecard.jobs.containers import build
 from scalecard.jobs.containers.engines import Marker
 from support.projects import ROOT
@@ -69,7 +69,7 @@ def test_the_cuda_libraries_of_the_image_are_those_of_the_lock(tmp_path: Path, m
         "torch==2.15.0",
     )
     lock.write_text("\n".join([*lines, "nvidia-nccl-cu13==2.30.7 \\", "    --hash=sha256:1"]))
-    monkeypatch.setattr("scalecard.hardware.locked.LOCK", lock)
+    monkeypatch.setattr("scalecard.hardware.facts.LOCK", lock)
     expected = {"CUDA_VERSION": "13.2.86", "CUDNN_VERSION": "9.26.0.51", "NCCL_VERSION": "2.30.7"}
     assert build.cuda_versions() == {**expected, "OLDEST_CUDA": "13.0"}, "a driver for 13.0 runs 13.2, too"
     lock.write_text("torch==2.15.0+cpu")

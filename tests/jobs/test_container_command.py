@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scalecard.hardware import interconnect
+from scalecard.hardware.vendors.nvidia import nccl
 from scalecard.jobs.containers import inside, launch
 from scalecard.jobs.containers.engines import Marker
 
@@ -23,7 +23,7 @@ ROOTLESS = {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]
 @pytest.fixture(autouse=True)
 def alone(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No InfiniBand, no file of NCCL's, and no engine of this machine is asked anything."""
-    monkeypatch.setattr(interconnect, "VERBS", Path("/nowhere"))
+    monkeypatch.setattr(nccl, "VERBS", Path("/nowhere"))
     monkeypatch.setattr(inside, "NCCL_CONF", Path("/nowhere"))
     monkeypatch.setattr(inside, "NCCL_TOPOLOGY", Path("/nowhere"))
     monkeypatch.setenv("HOME", str(tmp_path))

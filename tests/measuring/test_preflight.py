@@ -109,7 +109,7 @@ def test_a_gpu_that_is_not_measured_is_told_and_disturbs_nothing(
     install_gpus: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     install_gpus([])
-    monkeypatch.setattr("scalecard.hardware.vendors.cpu.AMD", tmp_path)
+    monkeypatch.setattr("scalecard.hardware.vendors.AMD", tmp_path)
     (told,) = telemetry.preflight(8, strict=True)
     assert "an AMD GPU is here" in told
 

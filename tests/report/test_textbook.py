@@ -13,6 +13,7 @@ import yaml
 from scalecard.jobs.source_code import closure
 from scalecard.records.axes import Axes
 from scalecard.report import sections, textbook, toc
+from scalecard.workloads import builtin
 from support.blocks import CONFIG
 from support.projects import ROOT
 
@@ -109,7 +110,7 @@ def is_known(code: str, experiment: str) -> bool:
         return all(is_case(axis, yaml.safe_load(value), experiment) for axis, value in pairs)
     if ": {" in code:
         ((workload, settings),) = yaml.safe_load(code).items()
-        return (PACKAGE / f"workloads/builtin/{workload}.py").exists() and set(settings) <= {"batch_size"}
+        return workload in builtin.NAMES and set(settings) <= {"batch_size"}
     known = {*sections.names(), *Axes.__annotations__, *CONFIG["experiments"][experiment]}
     return code in known or (code.endswith("_time") and code in texts(PACKAGE / f"experiments/{experiment}.py"))
 

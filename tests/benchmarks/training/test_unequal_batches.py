@@ -14,7 +14,7 @@ from scalecard.benchmarks.training.validate import varies
 from scalecard.experiments import strategies
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Record, Result
-from scalecard.workloads.unequal_batches import NUM_BATCHES, seed_of
+from scalecard.workloads.nested import NUM_BATCHES, seed_of
 from scalecard.workloads.workload import HOST, Workload
 from support.blocks import SHORTEST
 from support.projects import ROOT

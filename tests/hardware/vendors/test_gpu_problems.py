@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from scalecard.hardware import vendors
 from scalecard.hardware.machine import probe
-from scalecard.hardware.vendors import cpu, notes, problems
-from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
+from scalecard.hardware.vendors import notes, nvidia, problems
+from scalecard.hardware.vendors.nvidia import nvml
 from support.fake_nvml import A100, H100, Board, FakeNvml, box, cut
 
 Install = Callable[..., FakeNvml]
@@ -19,9 +20,9 @@ MISMATCH = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
 def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Empty folders in the place of /dev and of the PCI bus, and no Slurm."""
     (tmp_path / "dev").mkdir()
-    monkeypatch.setattr(gpu_problems, "DEVICES", tmp_path / "dev")
-    monkeypatch.setattr(gpu_problems, "PCI", tmp_path / "pci")
-    monkeypatch.setattr(cpu, "AMD", tmp_path / "dev" / "kfd")
+    monkeypatch.setattr(nvidia, "DEVICES", tmp_path / "dev")
+    monkeypatch.setattr(nvidia, "PCI", tmp_path / "pci")
+    monkeypatch.setattr(vendors, "AMD", tmp_path / "dev" / "kfd")
     monkeypatch.delenv("SLURM_GPUS_ON_NODE", raising=False)
     return tmp_path / "dev"
 
@@ -68,7 +69,7 @@ def test_a_broken_driver_does_not_make_a_cpu_platform(
     (problem,) = problems()
     assert "no NVIDIA driver answers: RM has detected an NVML/RM version mismatch." in problem
     assert "CUDA_VISIBLE_DEVICES=-1" in problem
-    for wish in gpu_problems.HIDE_ALL:
+    for wish in nvidia.HIDE_ALL:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", wish)
         assert problems() == []
 
@@ -86,21 +87,21 @@ def test_a_driver_that_is_too_old_is_told_once_with_what_it_must_be(
     install_gpus: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_gpus(box(H100, 2), driver="570.86.10")
-    monkeypatch.setattr(gpu_problems, "version_of", lambda packages: "13.2.86")
+    monkeypatch.setattr(nvidia, "version_of", lambda packages: "13.2.86")
     (problem,) = problems()
     for words in ("driver 570.86.10 supports CUDA 12", "needs CUDA 13", "580 or newer", "OWN_TORCH=1", "offline.md"):
         assert words in problem
     assert "make lock" not in problem, "the lock has one PyTorch, for CUDA 13"
     with monkeypatch.context() as without_torch:
-        without_torch.setattr(gpu_problems.importlib.util, "find_spec", lambda name: None)
+        without_torch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)
         assert problems() == [problem], "a host without PyTorch measures in the image, which has the lock's"
-    monkeypatch.setattr(gpu_problems, "version_of", lambda packages: "12.8.1")
+    monkeypatch.setattr(nvidia, "version_of", lambda packages: "12.8.1")
     assert problems() == []
 
     def none(packages: object) -> str:
         raise FileNotFoundError("none of these packages is installed")
 
-    monkeypatch.setattr(gpu_problems, "version_of", none)
+    monkeypatch.setattr(nvidia, "version_of", none)
     assert problems() == [], "a PyTorch without CUDA needs no driver"
 
 
@@ -148,7 +149,7 @@ def test_why_a_gpu_is_not_measured_is_told(install_gpus: Install, devices: Path)
     assert notes() == []
     (devices / "kfd").touch()
     for name, kind in {"0000:01:00.0": "0x030200", "0000:01:00.1": "0x040300"}.items():
-        card = gpu_problems.PCI / name
+        card = nvidia.PCI / name
         card.mkdir(parents=True)
         (card / "vendor").write_text("0x10de\n")
         (card / "class").write_text(f"{kind}\n")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from scalecard.hardware.environment import environment
+from scalecard.hardware.facts import Missing, gpu_key
 from scalecard.hardware.machine import probe
-from scalecard.hardware.optional_facts import Missing, gpu_key
 from scalecard.hardware.vendors.nvidia import nvml
 from support.fake_nvml import A100, GIB, GTX, H100, Board, FakeNvml, box, linked
 

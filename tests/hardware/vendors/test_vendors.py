@@ -11,7 +11,7 @@ import torch
 from scalecard.hardware import vendors
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import probe
-from scalecard.hardware.vendors import cpu, nvidia
+from scalecard.hardware.vendors import CPU, Gloo, nvidia
 from scalecard.hardware.vendors.runtimes import RUNTIMES, runtime_of
 from support.fake_nvml import H100, FakeNvml, box
 
@@ -54,9 +54,9 @@ def other(monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
     def session(missing: Any = None) -> Iterator[list[Gpu]]:
         yield gpus
 
-    known = {"KIND": "other", "PACKAGES": {}, "driver_version": lambda: "7.1", "collectives": None}
+    known = {"KIND": "other", "PACKAGES": {}, "driver_version": lambda: "7.1", "collectives": Gloo()}
     found = SimpleNamespace(**known, session=session, problems=lambda: ["of the other"], notes=lambda: ["unseen"])
-    monkeypatch.setattr(vendors, "VENDORS", (nvidia, found, cpu))
+    monkeypatch.setattr(vendors, "VENDORS", (nvidia, found, CPU))
     return gpus
 
 

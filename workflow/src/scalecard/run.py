@@ -21,7 +21,7 @@ from scalecard import experiments, progress
 from scalecard.distributed import nodes
 from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import RanksFailed
-from scalecard.hardware import interconnect, isolation, vendors
+from scalecard.hardware import isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.fresh_process import (
@@ -132,7 +132,7 @@ def _measured(
 ) -> Result:
     """The result with what was measured, and all that is to be told of it."""
     records = merged([[of_run(record, watch.started) for record in outcome.records] for outcome in outcomes])
-    told = [*watch.remarks, *vendors.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
+    told = [*watch.remarks, *vendors.here().collectives.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
     twice = failed_again(records, output)
     spent = {one: sum(outcome.spent.get(one, 0.0) for outcome in outcomes) for one in Activity}
     told += _told_of_earlier_runs(records, watch.started, unfinished) if unfinished else []
@@ -236,7 +236,7 @@ def _disturbances(job: nodes.Nodes, cores: int, *, strict: bool) -> list[str]:
     """What disturbs this node and, on the first node, the others too; our own process has begun, and waits."""
     here = telemetry.preflight(cores, strict=strict)
     if job.count > 1:
-        job.publish("disturbances", [*here, *interconnect.why_slow()])
+        job.publish("disturbances", [*here, *vendors.why_slow()])
         published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
         here = [f"node {index}: {text}" for index, texts in published.items() for text in texts]
     for text in here:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from scalecard.distributed.layout import Layout
-from scalecard.hardware import host, numa
+from scalecard.hardware import host
 from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine, threads_each
 from scalecard.hardware.vendors.runtimes import float32_is_float32
@@ -135,7 +135,7 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
         torch.set_num_threads(threads_each(machine))
     else:
         device = torch.device(machine.kind, int(os.environ["LOCAL_RANK"]) * devices_each)
-        numa.bind(range(device.index, device.index + devices_each))
+        host.bind(host.cores_of(range(device.index, device.index + devices_each)))
         torch.set_num_threads(min(torch.get_num_threads(), host.usable_cores()))
         torch.accelerator.set_device_index(device)
     bound = _bound(device) if devices_each == 1 else None

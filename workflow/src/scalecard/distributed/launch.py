@@ -139,7 +139,7 @@ def transport_paths(machine: Machine, layout: Layout) -> dict[str, int]:
     """
     library = vendors.here().collectives
     with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
-        wanted = library.logging_to(Path(folder)) if library else {}
+        wanted = library.logging_to(Path(folder))
         before = {key: os.environ.get(key) for key in wanted}
         os.environ.update(wanted)
         try:
@@ -158,7 +158,7 @@ def _connect(ctx: RankContext, folder: str) -> dict[str, int]:
     dist.all_reduce(torch.ones(ENOUGH, device=ctx.device))
     ctx.synchronize()
     library, log = vendors.here().collectives, Path(folder, str(os.getpid()))
-    every = ctx.all_gather(library.paths_in(log.read_text()) if library and log.exists() else {})
+    every = ctx.all_gather(library.paths_in(log.read_text()) if log.exists() else {})
     return dict(sorted(sum(map(Counter, every), Counter[str]()).items()))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from scalecard.analysis.provenance import commits, provenance
-from scalecard.hardware.locked import ROOT
+from scalecard.hardware.facts import ROOT
 from scalecard.hardware.machine import from_facts
 from scalecard.records.record import Result
 from scalecard.report.table import latex, one_line

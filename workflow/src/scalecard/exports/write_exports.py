@@ -8,7 +8,7 @@ from pathlib import Path
 from scalecard.analysis.load_results import LeftOut, attempt, gather
 from scalecard.exports import CRATE, RAW, beside, bibtex, linked, long_tables, ro_crate, scaling
 from scalecard.exports.summary_text import summary
-from scalecard.hardware.locked import ROOT
+from scalecard.hardware.facts import ROOT
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.records.record import Result

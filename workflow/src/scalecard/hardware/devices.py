@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from scalecard.hardware import host, numa
+from scalecard.hardware import host
 from scalecard.hardware.device_timestamps import ClockMark, Event, EventMark, Mark
 from scalecard.hardware.failures import DeviceFault, first_line
 from scalecard.hardware.machine import Machine, threads_each
@@ -318,7 +318,7 @@ def open_devices(machine: Machine, num_devices: int | None = None, *, first: int
 def near(indices: Sequence[int]) -> Iterator[None]:
     """Run on the cores next to these GPUs, with no more intra-op threads than there are."""
     threads = torch.get_num_threads()
-    with numa.near(indices):
+    with host.on(host.cores_of(indices)):
         torch.set_num_threads(min(threads, host.usable_cores()))
         try:
             yield

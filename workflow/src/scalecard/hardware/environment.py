@@ -13,11 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalecard.hardware import host, numa, vendors
-from scalecard.hardware.locked import ROOT
+from scalecard.hardware import host, vendors
+from scalecard.hardware.facts import ROOT, Missing, gpu_key, version_of
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.optional_facts import Missing, gpu_key, version_of
-from scalecard.hardware.vendors.protocol import SWITCH, Gpu
+from scalecard.hardware.vendors import Gpu
 
 # Of a node, in every job another one.
 IDENTITIES = ("host", "fingerprint", "gpu_uuid_hashes", "uuid_hash", "nccl_paths", "nodes")
@@ -53,7 +52,7 @@ def environment(machine: Machine) -> dict[str, Any]:
         "packages": os.environ.get("SCALECARD_PACKAGES"),  # set by an image that has some
         **_commit(missing),
         **FLOAT32,
-        "nccl_process_group": library.process_group() if (library := vendors.here().collectives) else None,
+        "nccl_process_group": vendors.here().collectives.process_group(),
         "nccl_paths": {},
         "nodes": [],
         "missing": missing.reasons,
@@ -102,7 +101,7 @@ def _gpu(index: int, gpu: Gpu, missing: Missing) -> dict[str, Any]:
     def ask(fact: str, question: Callable[..., Any], *args: Any) -> Any:
         return missing.ask(gpu_key(index, fact), question, *args)
 
-    facts, numa_node, cores = gpu.facts(ask), ask("numa_node", numa.node, gpu), ask("cores", numa.cores, gpu)
+    facts, numa_node, cores = gpu.facts(ask), ask("numa_node", host.numa_node, gpu), ask("cores", host.cores_near, gpu)
     return {**facts, "numa_node": numa_node, "cores": cores and _spans(cores)}
 
 
@@ -118,7 +117,7 @@ def _link_pairs(gpus: Sequence[Gpu], missing: Missing) -> list[list[int | None]]
 
     def links(a: int, b: int) -> int | None:
         known = a != b and None not in (ends[a], ends[b], places[b])
-        return ends[a].count(SWITCH if SWITCH in ends[b] else places[b]) if known else None
+        return ends[a].count(None if None in ends[b] else places[b]) if known else None
 
     every = range(len(gpus))
     return [[links(a, b) for b in every] for a in every]

@@ -5,8 +5,9 @@ Source: Linux kernel, ABI/stable/sysfs-class-infiniband.
 
 from pathlib import Path
 
-from scalecard.hardware import interconnect, vendors
-from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware import vendors
+from scalecard.hardware.facts import Missing
+from scalecard.hardware.vendors.nvidia import nccl
 
 PORT_COUNTERS = {
     "symbol_error": "symbol errors",
@@ -27,7 +28,7 @@ def read() -> Counts:
                 value = Missing().ask(name, ask)
                 if value is not None:
                     found[("device", index), name] = int(value)
-    for port in sorted(interconnect.ADAPTERS.glob("*/ports/*")):
+    for port in sorted(nccl.ADAPTERS.glob("*/ports/*")):
         for file, name in PORT_COUNTERS.items():
             value = Missing().ask(name, lambda: int((port / "counters" / file).read_text()))
             if value is not None:
@@ -43,7 +44,7 @@ def port_name(port: Path) -> str:
 def link_rates() -> dict[str, float]:
     """Bytes per second of each InfiniBand port, by its name: '400 Gb/sec (4X NDR)' is 5e10."""
     rates = {}
-    for port in sorted(interconnect.ADAPTERS.glob("*/ports/*")):
+    for port in sorted(nccl.ADAPTERS.glob("*/ports/*")):
         text = Missing().ask("rate", (port / "rate").read_text)
         if text:
             rates[port_name(port)] = float(text.split()[0]) * 1e9 / 8

@@ -1,6 +1,9 @@
 """What the operating system says about the host: its CPU, memory and clock; and which errors mean too little memory.
 
 As with GPUs, a fact that cannot be read is None, and Missing keeps the reason.
+
+NUMA: a process that drives GPUs runs on the cores next to them, because its memory and its copies then stay near.
+torch.numa does the same for ranks, but needs numactl, and takes a rank's local number for that of its GPU.
 """
 
 import contextlib
@@ -14,15 +17,21 @@ import secrets
 import shutil
 import socket
 import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 
-from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware import vendors
+from scalecard.hardware.facts import Missing
 from scalecard.records.atomic import write_atomically
 
 CPUS = Path("/sys/devices/system/cpu")
+NUMA_NODES = Path("/sys/devices/system/node")
+PCI = Path("/sys/bus/pci/devices")
+THREADS = Path("/proc/self/task")
+FEWEST_CORES = 4  # a rank's launcher, autograd's thread, NCCL's proxy and the sampler would share fewer
 SALT = Path(".snakemake/scalecard-salt")  # not in results/, which gets published
 CGROUP = Path("/sys/fs/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
@@ -83,6 +92,67 @@ def usable_cores() -> int:
     except (OSError, ValueError):
         return cores
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+
+
+def numa_node(gpu: vendors.Gpu) -> int:
+    """The NUMA node of a GPU, inside a session; an error of Missing's if it is not known."""
+    found = int(_read(PCI / gpu.pci_address() / "numa_node"))
+    if found < 0:
+        raise OSError("the kernel names no NUMA node")
+    return found
+
+
+def cores_near(gpu: vendors.Gpu) -> list[int]:
+    """The cores next to a GPU that this process may use, inside a session; errors as in `numa_node`, or if too few."""
+    near, allowed = _listed(_read(PCI / gpu.pci_address() / "local_cpulist")), os.sched_getaffinity(0)
+    if len(near & allowed) < min(FEWEST_CORES, len(allowed)):
+        raise OSError(f"{len(near & allowed)} of the cores next to it may be used, which is too few to run on")
+    return sorted(near & allowed)
+
+
+def cores_of(indices: Sequence[int]) -> list[int]:
+    """The cores next to any of these GPUs; none where that of one is not known."""
+    with vendors.session() as gpus:
+        known = [Missing().ask("cores", cores_near, gpus[index]) for index in indices if index < len(gpus)]
+    return sorted({core for near in known for core in near}) if all(known) else []
+
+
+def numa_nodes() -> dict[int, list[int]]:
+    """The cores of each NUMA node that this process may use; nodes without one are left out."""
+    found = {}
+    for path in sorted(NUMA_NODES.glob("node[0-9]*/cpulist")):
+        if usable := sorted(_listed(path.read_text()) & os.sched_getaffinity(0)):
+            found[int(path.parent.name.removeprefix("node"))] = usable
+    return found
+
+
+def _listed(text: str) -> set[int]:
+    """'0-2,8' as {0, 1, 2, 8}."""
+    spans = [span.split("-") for span in text.strip().split(",") if span]
+    return {core for span in spans for core in range(int(span[0]), int(span[-1]) + 1)}
+
+
+def bind(cores: Sequence[int]) -> None:
+    """Run all threads of this process on these cores, if there are any.
+
+    Threads that somebody bound elsewhere stay there; so do all if the cores are taken away meanwhile.
+    """
+    before = os.sched_getaffinity(0)
+    for thread in (int(path.name) for path in THREADS.iterdir()):
+        with contextlib.suppress(OSError):  # it has ended
+            if cores and os.sched_getaffinity(thread) == before:
+                os.sched_setaffinity(thread, cores)
+
+
+@contextlib.contextmanager
+def on(cores: Sequence[int]) -> Iterator[None]:
+    """The same meanwhile; afterwards threads may run where they could before, and so may ranks started then."""
+    before = sorted(os.sched_getaffinity(0))
+    bind(cores)
+    try:
+        yield
+    finally:
+        bind(before)
 
 
 def facts(missing: Missing) -> dict[str, str | int | None]:

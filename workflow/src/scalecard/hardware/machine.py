@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scalecard.hardware import host, vendors
-from scalecard.hardware.locked import LOCK
+from scalecard.hardware.facts import LOCK
 
 MAX_CPU_DEVICES = 4
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scalecard.hardware.locked import PROJECT, ROOT
+from scalecard.hardware.facts import PROJECT, ROOT
 from scalecard.hardware.machine import Machine, differences, from_facts
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.source_code import SOURCES, closure, experiment_names

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from scalecard.hardware.locked import PROJECT
+from scalecard.hardware.facts import PROJECT
 
 PACKAGE = "scalecard"
 SOURCES = PROJECT / "workflow" / "src" / PACKAGE

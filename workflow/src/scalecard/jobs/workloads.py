@@ -13,15 +13,9 @@ from typing import Any
 
 from scalecard.jobs.source_code import files_of, with_imports
 from scalecard.measuring.spec import did_you_mean
+from scalecard.workloads import builtin
 
-BUILT_IN = Path(__file__).parents[1] / "workloads" / "builtin"
 SCALES = ("full", "quick")
-NO_WORKLOADS = ("__init__", "images", "resnets")
-
-
-def built_in() -> list[str]:
-    """The workloads that come with ScaleCard."""
-    return sorted(p.stem for p in BUILT_IN.glob("*.py") if p.stem not in NO_WORKLOADS)
 
 
 def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
@@ -40,8 +34,8 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
                 yield f"{part}.file: a workload has one file, the same at both scales"
         if "file" in values:
             yield from (f"workloads.{name}.file = {values['file']}: {said}" for said in _file_problems(values["file"]))
-        elif name not in built_in():
-            yield f"workloads.{name}: no file, and no built-in workload; {did_you_mean(name, built_in())}"
+        elif name not in builtin.NAMES:
+            yield f"workloads.{name}: no file, and no built-in workload; {did_you_mean(name, builtin.NAMES)}"
         if not trained[name]:
             yield f"workloads.{name}.batch_size: missing"
 

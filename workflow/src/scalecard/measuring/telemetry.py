@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scalecard.hardware import host, isolation, vendors
-from scalecard.hardware.optional_facts import Missing
-from scalecard.hardware.vendors.protocol import Gpu
+from scalecard.hardware.facts import Missing
+from scalecard.hardware.vendors import Gpu
 from scalecard.records.record import GpuState, HardwareState, Slowdown, Spread
 
 PAUSE = 0.2  # seconds between two readings, at least

@@ -7,7 +7,7 @@ import functools
 import re
 from typing import NamedTuple
 
-from scalecard.hardware.locked import ROOT
+from scalecard.hardware.facts import ROOT
 
 ITEMS, GLOSSARY = ROOT / "docs" / "textbook.md", ROOT / "docs" / "glossary.md"
 ROW = re.compile(r"^\| \d+ \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)

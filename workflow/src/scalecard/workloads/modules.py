@@ -9,26 +9,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from scalecard.workloads.builtin import (
-    gpt,
-    lenet,
-    resnet18,
-    resnet18_eighth,
-    resnet18_printed,
-    resnet18_quarter,
-    resnet26_quarter,
-    resnet50,
-    toy,
-)
+from scalecard.workloads.builtin import gpt, lenet, resnet18, resnet50, toy
+
+
+def _like(other: ModuleType, model: Callable[..., Any]) -> ModuleType:
+    """A module with everything of the other one's, but another model."""
+    made = ModuleType(other.__name__)
+    vars(made).update(vars(other) | {"model": model})
+    return made
+
 
 BUILT_IN = {
     "gpt": gpt,
     "lenet": lenet,
     "resnet18": resnet18,
-    "resnet18_eighth": resnet18_eighth,
-    "resnet18_printed": resnet18_printed,
-    "resnet18_quarter": resnet18_quarter,
-    "resnet26_quarter": resnet26_quarter,
+    "resnet18_eighth": _like(resnet18, resnet18.eighth),
+    "resnet18_printed": _like(lenet, resnet18.printed),
+    "resnet18_quarter": _like(resnet18, resnet18.quarter),
+    "resnet26_quarter": _like(resnet50, resnet50.resnet26_quarter),
     "resnet50": resnet50,
     "toy": toy,
 }

@@ -1,5 +1,12 @@
-"""What a model takes and gives: a tensor, or tuples, lists and dicts of them, whose rows are samples."""
+"""What a model takes and gives: a tensor, or tuples, lists and dicts of them, whose rows are samples.
 
+Batches may be of unequal length, as of sentences padded to the longest of a batch: a cycle of them, a step on each.
+Each rank draws batches of its own, as in users' loops, and the ranks of a step have unequal work. All take the same
+NUM_BATCHES, each rank in an order of its own: over a cycle none has more work than another, so that a rank which is
+always the slowest is slow itself.
+"""
+
+import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -7,6 +14,7 @@ import torch
 from torch import Tensor
 
 Tree = Any
+NUM_BATCHES = 8
 
 
 def mapped(function: Callable[[Tensor], Any], tree: Tree) -> Tree:
@@ -70,3 +78,16 @@ def sizes(count: int, size: int) -> tuple[int, ...]:
 def share(tree: Tree, rank: int, ranks: int) -> Tree:
     """The equal share of one of several ranks."""
     return chunks(tree, rows(tree) // ranks)[rank]
+
+
+def seed_of(seed: int, rank: int, turn: int) -> int:
+    """Of the batch of unequal length that a rank takes in this turn; a device alone takes them as they are numbered."""
+    numbers = list(range(NUM_BATCHES))
+    order = random.Random(rank).sample(numbers, NUM_BATCHES) if rank else numbers
+    return seed + order[turn % NUM_BATCHES]
+
+
+def shapes_differ(batches: list[tuple[Tree, Tree]]) -> bool:
+    """Whether their tensors differ in more than the number of rows."""
+    forms: set[tuple[torch.Size, ...]] = {tuple(leaf.shape[1:] for leaf in leaves(batch)) for batch in batches}
+    return len(forms) > 1

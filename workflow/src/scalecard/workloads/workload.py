@@ -18,7 +18,7 @@ from scalecard.workloads import nested, reference
 from scalecard.workloads.compiled import compile_blocks
 from scalecard.workloads.meta import META, initialise, is_on_meta, materialised, put_on_meta
 from scalecard.workloads.modules import accepted, loaded
-from scalecard.workloads.nested import Tree, leaves, mapped, share
+from scalecard.workloads.nested import NUM_BATCHES, Tree, leaves, mapped, seed_of, share
 from scalecard.workloads.recipe import (
     TEXTBOOKS,
     OptimizerSettings,
@@ -29,7 +29,6 @@ from scalecard.workloads.recipe import (
     in_layout,
     under_autocast,
 )
-from scalecard.workloads.unequal_batches import NUM_BATCHES, seed_of
 
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")

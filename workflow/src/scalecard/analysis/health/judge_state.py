@@ -12,7 +12,7 @@ from statistics import median
 
 from scalecard.analysis import formatting, limits, published_figures
 from scalecard.analysis.health.verdict import Kind, Part, Place, Verdict, View, together, views
-from scalecard.hardware.optional_facts import silent_gpus
+from scalecard.hardware.facts import silent_gpus
 from scalecard.records.record import Reason, Record, Result, Slowdown
 
 UNKNOWN = "nothing is known to compare it with"

@@ -70,7 +70,7 @@ def _matrix(device: Device, size: int, dtype: str, seed: int) -> Tensor:
 
 
 def _multiply(x: Tensor, products: int, dtype: str) -> list[Tensor]:
-    runtime_of(x.device).round_products(tf32=dtype == "tf32")
+    runtime_of(x.device).allow_tf32(allowed=dtype == "tf32")
     return [x @ x for _ in range(products)]
 
 

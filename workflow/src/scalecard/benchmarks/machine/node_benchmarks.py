@@ -15,7 +15,7 @@ from pathlib import Path
 from scalecard import progress
 from scalecard.benchmarks.machine import copies, matmul
 from scalecard.benchmarks.machine.matmul import Products
-from scalecard.hardware import error_counters, numa, vendors
+from scalecard.hardware import error_counters, host, vendors
 from scalecard.hardware.devices import CpuDevice, Device, near, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.links import Link
@@ -163,12 +163,12 @@ def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
 
 def _host_memory(of: Amounts) -> Iterator[Record]:
     """Copies within the memory of each NUMA node, by its own cores."""
-    for node, cores in numa.nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
+    for node, cores in host.numa_nodes().items() or [(None, sorted(os.sched_getaffinity(0)))]:
         case: Case = {"part": "host memory", "numa_node": node, "bytes": of.memory_bytes}
-        with numa.on(cores), closing(CpuDevice(0, len(cores))) as host:
+        with host.on(cores), closing(CpuDevice(0, len(cores))) as worker:
             build = partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes)
-            variant = Variant(name=f"NUMA node {node}", case=case, build=build, timed_at=host)
-            yield from _timed(of.measure, [variant], [host])
+            variant = Variant(name=f"NUMA node {node}", case=case, build=build, timed_at=worker)
+            yield from _timed(of.measure, [variant], [worker])
 
 
 def _storage(of: Amounts) -> Iterator[Record]:

@@ -28,10 +28,9 @@ from scalecard.workloads import recipe as recipes
 from scalecard.workloads.compiled import no_compiler
 from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
 from scalecard.workloads.modules import accepted
-from scalecard.workloads.nested import Tree, leaves
+from scalecard.workloads.nested import Tree, leaves, shapes_differ
 from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.unequal_batches import shapes_differ
 from scalecard.workloads.workload import BATCH_NORM, HOST, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)

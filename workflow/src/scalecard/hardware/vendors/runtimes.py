@@ -1,37 +1,40 @@
 """What PyTorch does not offer under one name for the devices of every vendor: formats, switches, graphs.
 
-The other half of the protocol (protocol.py) knows no torch.
+The other half of the protocol (in __init__.py) knows no torch.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
 
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.vendors import cpu, nvidia
-from scalecard.hardware.vendors.cpu import runtime as cpu_runtime
+from scalecard.hardware.vendors import CPU, nvidia
 from scalecard.hardware.vendors.nvidia import runtime as nvidia_runtime
 
 Work = Callable[[], None]
 Recorder = Callable[[Work, Work, torch.device], Work]
+GPUS_ONLY = {
+    "tf32": "TF32 exists on GPUs only",
+    "benchmark": "cuDNN exists on GPUs only",
+    "graphs": "CUDA graphs exist on GPUs only",
+}
 
 
 class Runtime(Protocol):
-    """A module `runtime` of a vendor."""
+    """A module `runtime` of a vendor. By default what holds where nothing can be switched."""
 
     def lacks(self, what: str, device: torch.device) -> str:
         """Why this device has no "tf32", "bfloat16" or "graphs", or no use for "benchmark" or "bf16"; '' if it has."""
 
-    def round_products(self, *, tf32: bool) -> None:
-        """Let products of float32 matrices be computed in TF32 from now on, or not."""
-
-    def float32_is_float32(self) -> None:
-        """Let nothing be computed in TF32 from now on, whatever was set before."""
+    def allow_tf32(self, *, allowed: bool) -> None:
+        """Let float32 be computed in TF32 from now on, or nothing, whatever was set before."""
+        return
 
     def switched(self, *, tf32: bool, benchmark: bool) -> AbstractContextManager[None]:
         """Meanwhile compute float32 in TF32, and try kernels for each new shape; then all is as before."""
+        return nullcontext()
 
     @property
     def recorded(self) -> Recorder | None:
@@ -39,12 +42,24 @@ class Runtime(Protocol):
 
         None where `lacks` says that there are no graphs.
         """
+        return None
 
     def refuse_unusable(self, machine: Machine) -> None:
-        """ValueError if PyTorch cannot compute on a GPU that the driver lists, or means another one."""
+        """ValueError if PyTorch cannot compute on this machine's GPUs, or means others than the driver lists."""
+        return
 
 
-RUNTIMES: Mapping[str, Runtime] = {nvidia.KIND: nvidia_runtime, cpu.KIND: cpu_runtime}
+class CpuRuntime(Runtime):
+    """PyTorch computes on every CPU that it starts on."""
+
+    def lacks(self, what: str, device: torch.device) -> str:
+        """Every CPU computes in bfloat16, but only those with instructions for it are faster so."""
+        if what == "bf16" and not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
+            return "this CPU has no instructions for bfloat16, and is slower with it"
+        return GPUS_ONLY.get(what, "")
+
+
+RUNTIMES: Mapping[str, Runtime] = {nvidia.KIND: nvidia_runtime, CPU.KIND: CpuRuntime()}
 
 
 def runtime_of(device: torch.device) -> Runtime:
@@ -55,7 +70,7 @@ def runtime_of(device: torch.device) -> Runtime:
 def float32_is_float32() -> None:
     """Switch off what computes float32 with fewer bits, in every vendor's libraries; a result records that."""
     for runtime in RUNTIMES.values():
-        runtime.float32_is_float32()
+        runtime.allow_tf32(allowed=False)
 
 
 def refuse_unusable(machine: Machine) -> None:

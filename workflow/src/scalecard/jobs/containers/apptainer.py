@@ -6,7 +6,7 @@ and those that would mount or allow more, are left out.
 
 import os
 
-from scalecard.hardware import interconnect
+from scalecard.hardware.vendors.nvidia import nccl
 from scalecard.jobs.containers.inside import Inside, Mount
 
 # The options of `apptainer exec` that add to what is inside, each also read from APPTAINER_* and SINGULARITY_*.
@@ -22,8 +22,8 @@ ADDING = {
 
 def command(inside: Inside) -> list[str]:
     """Everything before the image's path."""
-    if inside.online and interconnect.VERBS.exists():
-        inside = inside._replace(mounts=[*inside.mounts, Mount(interconnect.VERBS, writable=True)])
+    if inside.online and nccl.VERBS.exists():
+        inside = inside._replace(mounts=[*inside.mounts, Mount(nccl.VERBS, writable=True)])
     return [
         *("apptainer", "exec", "--cleanenv", "--contain", "--no-privs"),
         *("--no-home", "--home", "/tmp"),  # a home like that of the other engines, and nothing of the caller's

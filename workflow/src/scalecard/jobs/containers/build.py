@@ -18,8 +18,7 @@ from typing import Any
 
 from scalecard import __version__
 from scalecard.hardware.environment import git
-from scalecard.hardware.locked import PROJECT, locked_version
-from scalecard.hardware.optional_facts import Missing
+from scalecard.hardware.facts import PROJECT, Missing, locked_version
 from scalecard.hardware.vendors.nvidia import PACKAGES as PACKAGES_OF_CUDA
 from scalecard.jobs.containers import engines, launch
 from scalecard.jobs.containers.engines import Marker

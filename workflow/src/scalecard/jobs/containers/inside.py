@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scalecard.hardware import environment, isolation
-from scalecard.hardware.locked import PROJECT
+from scalecard.hardware.facts import PROJECT
 from scalecard.jobs.containers.engines import Marker
 
 ALLOWED = (

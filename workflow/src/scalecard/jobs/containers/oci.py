@@ -7,7 +7,7 @@ import os
 import resource
 from collections.abc import Iterator
 
-from scalecard.hardware import interconnect
+from scalecard.hardware.vendors.nvidia import nccl
 from scalecard.jobs.containers import engines
 from scalecard.jobs.containers.inside import Inside
 
@@ -30,7 +30,7 @@ def command(engine: str, inside: Inside) -> list[str]:
         *_user(host),
         # The host's process numbers, so that NVML's match ours; a process that shares them needs no init.
         *([*gpus, "--pid=host"] if inside.gpus else ["--init"]),
-        *(["--device", str(interconnect.VERBS)] if inside.online and interconnect.VERBS.exists() else []),
+        *(["--device", str(nccl.VERBS)] if inside.online and nccl.VERBS.exists() else []),
         *(_limits(host) if inside.gpus or inside.online else []),
         *inside.each_mount(),
         *(part for key, value in inside.variables.items() for part in ("--env", f"{key}={value}")),

@@ -10,3 +10,15 @@
 
 These files import nothing of ScaleCard but what they share among themselves.
 """
+
+NAMES = (
+    "gpt",
+    "lenet",
+    "resnet18",
+    "resnet18_eighth",
+    "resnet18_printed",
+    "resnet18_quarter",
+    "resnet26_quarter",
+    "resnet50",
+    "toy",
+)

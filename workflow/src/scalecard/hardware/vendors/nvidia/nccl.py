@@ -6,8 +6,10 @@
 ... NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels ...
 """
 
+import ctypes.util
 import os
 import re
+import resource
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +17,9 @@ from pathlib import Path
 CHANNEL = re.compile(r"NCCL INFO Channel .* via (\w+)(?:/(\w+))?(.*)")
 MULTICAST = "NVLS multicast support is available"  # NVSwitches that can add up themselves
 NVLS_CHANNELS = re.compile(r"NCCL INFO .*\b(\d+) nvls channels")
+ADAPTERS = Path("/sys/class/infiniband")
+VERBS = Path("/dev/infiniband")  # what programs open to send; a container sees the adapters even where it lacks this
+LEAST_LOCKED = 2**30  # bytes; NCCL locks its buffers of every channel and peer
 MODULES = Path("/sys/module")
 DRIVER = Path("/proc/driver/nvidia/version")
 REMARKS = {
@@ -55,7 +60,21 @@ def remarks(paths: Mapping[str, int]) -> list[str]:
 
 
 def why_slow() -> Iterator[str]:
-    """GPUDirect RDMA. The open kernel modules need no peer module: they share memory by DMA-BUF."""
+    """What keeps InfiniBand from being used as it could be; nothing if all is well, or if there is no adapter."""
+    if not ADAPTERS.exists() or not any(ADAPTERS.iterdir()):
+        return
+    if not VERBS.exists():
+        yield f"{VERBS} is missing here: NCCL uses TCP between nodes"
+    elif ctypes.util.find_library("ibverbs") is None:
+        yield "libibverbs is not installed: NCCL uses TCP between nodes"
+    ports = {port: (port / "state").read_text().split(":")[-1].strip() for port in sorted(ADAPTERS.glob("*/ports/*"))}
+    down = [f"{port.parts[-3]} port {port.name} ({state})" for port, state in ports.items() if state != "ACTIVE"]
+    if down:
+        yield f"InfiniBand links that are not active: {', '.join(down)}"
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_LOCKED:
+        yield f"RLIMIT_MEMLOCK is {limit / 2**20:g} MiB: NCCL may fail on InfiniBand; set ulimit -l unlimited"
+    # GPUDirect RDMA. The open kernel modules need no peer module: they share memory by DMA-BUF.
     closed = DRIVER.exists() and "Open Kernel Module" not in DRIVER.read_text()
     if closed and not any((MODULES / name).exists() for name in ("nvidia_peermem", "nv_peer_mem")):
         yield "GPUDirect RDMA is missing (load nvidia_peermem): data between nodes passes through the host's memory"

@@ -15,11 +15,10 @@ from typing import Any
 
 try:
     import pynvml
-except ModuleNotFoundError:  # needed only where there is a GPU; gpu_problems.py says so
+except ModuleNotFoundError:  # needed only where there is a GPU; __init__.py says so
     pynvml = None
 
-from scalecard.hardware.optional_facts import Missing, gpu_key
-from scalecard.hardware.vendors.protocol import SWITCH
+from scalecard.hardware.facts import Missing, gpu_key
 from scalecard.records.record import POWER_CAP, Slowdown
 
 if pynvml:
@@ -73,7 +72,7 @@ class NvidiaGpu:
             "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
             "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
             "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-            "nvlinks": ask("nvlinks", lambda: len(_links_up(handle))),
+            "nvlinks": ask("nvlinks", lambda: len(self._links_up())),
             "power_limit_w": power and power / 1000,
             "power_limit_max_w": power_max and power_max[1] / 1000,
             "sm_clock_max_mhz": ask("sm_clock_max_mhz", clock, handle, pynvml.NVML_CLOCK_SM),
@@ -86,8 +85,15 @@ class NvidiaGpu:
     def common_ancestor(self, other: "NvidiaGpu") -> int:
         return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(self.handle, other.handle))
 
-    def far_ends(self) -> list[str]:
-        return _far_ends(self.handle)
+    def far_ends(self) -> list[str | None]:
+        ends = list[str | None]()
+        for link in self._links_up():
+            kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(self.handle, link)
+            if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN:
+                raise OSError("the driver does not say where its NVLinks lead")
+            is_switch = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+            ends.append(None if is_switch else _address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(self.handle, link)))
+        return ends
 
     def state(self, ours: Callable[[int], bool]) -> dict[str, Any]:
         ask, handle = Missing().ask, self.handle
@@ -135,13 +141,29 @@ class NvidiaGpu:
             "ECC uncorrected": partial(ecc, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
             "rows remapped": lambda: sum(pynvml.nvmlDeviceGetRemappedRows(handle)[:2]),
             "PCIe replays": partial(pynvml.nvmlDeviceGetPcieReplayCounter, handle),
-            "NVLink replays": partial(_link_errors, handle, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
-            "NVLink CRC errors": partial(_link_errors, handle, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
+            "NVLink replays": partial(self._link_errors, pynvml.NVML_NVLINK_ERROR_DL_REPLAY),
+            "NVLink CRC errors": partial(self._link_errors, pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT),
         }
 
     def _ecc_errors(self, kind: int) -> int:
         """Errors over the card's life."""
         return int(pynvml.nvmlDeviceGetTotalEccErrors(self.handle, kind, pynvml.NVML_AGGREGATE_ECC))
+
+    def _links_up(self) -> list[int]:
+        """NVML does not say how many links there are, so ask until it has no such link."""
+        up = []
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+            try:
+                if pynvml.nvmlDeviceGetNvLinkState(self.handle, link) == pynvml.NVML_FEATURE_ENABLED:
+                    up.append(link)
+            except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
+                break
+        return up
+
+    def _link_errors(self, counter: int) -> int | None:
+        """The sum of a counter over the links that are up; None if there is none."""
+        errors, links = pynvml.nvmlDeviceGetNvLinkErrorCounter, self._links_up()
+        return sum(errors(self.handle, link, counter) for link in links) if links else None
 
     def _memory_of_others(self, ours: Callable[[int], bool]) -> int:
         """A virtual machine or a container may see processes without their memory, which then counts as 0."""
@@ -156,40 +178,10 @@ class NvidiaGpu:
         return list({process.pid: process for process in computing + drawing}.values())
 
 
-def _links_up(handle: Any) -> list[int]:
-    """NVML does not say how many links there are, so ask until it has no such link."""
-    up = []
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            if pynvml.nvmlDeviceGetNvLinkState(handle, link) == pynvml.NVML_FEATURE_ENABLED:
-                up.append(link)
-        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
-            break
-    return up
-
-
-def _far_ends(handle: Any) -> list[str]:
-    """What each NVLink that is up leads to: SWITCH, or a PCI address. OSError if the driver does not say."""
-    ends = []
-    for link in _links_up(handle):
-        kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
-        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN:
-            raise OSError("the driver does not say where its NVLinks lead")
-        is_switch = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
-        ends.append(SWITCH if is_switch else _address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
-    return ends
-
-
 def _address(place: Any) -> str:
     """NVML's PCI address as the kernel writes it: '0000:1a:00.0'."""
     domain, rest = str(place.busId).lower().split(":", 1)
     return f"{domain[-4:]}:{rest}"
-
-
-def _link_errors(handle: Any, counter: int) -> int | None:
-    """The sum of a counter over the links that are up; None if there is none."""
-    links = _links_up(handle)
-    return sum(pynvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter) for link in links) if links else None
 
 
 def _display_server(pid: int) -> str:
@@ -228,7 +220,7 @@ def _visible(missing: Missing) -> list[NvidiaGpu]:
     """CUDA_VISIBLE_DEVICES names GPUs by index (in PCI order, which the workflow sets) or by UUID.
 
     As in CUDA, the first invalid name hides those after it; a slice of a GPU (MIG) has its own UUID. CUDA uses the only
-    slice there is even if its card is named; gpu_problems.py refuses what is not clear.
+    slice there is even if its card is named; __init__.py refuses what is not clear.
     """
     uuids = listed(missing)
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 import torch
 
 from scalecard.hardware.machine import Machine
-from scalecard.hardware.vendors.nvidia import gpu_problems, nvml
+from scalecard.hardware.vendors.nvidia import OWN_TORCH, nvml
 
-__all__ = ["float32_is_float32", "lacks", "recorded", "refuse_unusable", "round_products", "switched"]
 ROUNDED_PRODUCTS = (8, 0)  # the compute capability from which tensor cores take TF32 and bfloat16
 WARM_UP = 3  # runs before CUDA records a graph, as its documentation has it
 NOT_READY = "system not yet initialized"  # cudaErrorSystemNotReady, 802
@@ -37,7 +36,7 @@ def _advice(error: str) -> str:
             "The NVSwitches wait for their fabric manager: start nvidia-fabricmanager of the driver's own version, on"
             " the host of a container (`systemctl enable --now nvidia-fabricmanager`, then look at its log)"
         )
-    return f"Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or {gpu_problems.OWN_TORCH}"
+    return f"Set CUDA_VISIBLE_DEVICES to GPUs that it can use, update the driver, or {OWN_TORCH}"
 
 
 def _refuse_others(machine: Machine) -> None:
@@ -67,35 +66,26 @@ def lacks(what: str, device: torch.device) -> str:
     return f"{what} needs compute capability 8.0, this GPU has {found[0]}.{found[1]}"
 
 
-def round_products(*, tf32: bool) -> None:
-    """In cuBLAS."""
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-
-
-def float32_is_float32() -> None:
+def allow_tf32(*, allowed: bool) -> None:
     """cuDNN computes float32 convolutions in TF32 unless told otherwise, with 13 bits less of precision.
 
     So does cuBLAS with products if TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is set. Every result records both settings.
     """
-    _allow_tf32(products=False, convolutions=False)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
 @contextmanager
 def switched(*, tf32: bool, benchmark: bool) -> Iterator[None]:
     """In cuBLAS and cuDNN."""
-    products, convolutions = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    tried = torch.backends.cudnn.benchmark
-    _allow_tf32(products=tf32, convolutions=tf32)
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
+    allow_tf32(allowed=tf32)
     torch.backends.cudnn.benchmark = benchmark
     try:
         yield
     finally:
-        _allow_tf32(products=products, convolutions=convolutions)
+        products, convolutions, tried = before
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
         torch.backends.cudnn.benchmark = tried
-
-
-def _allow_tf32(*, products: bool, convolutions: bool) -> None:
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
 
 
 def recorded(work: Callable[[], None], warm_up: Callable[[], None], device: torch.device) -> Callable[[], None]:

@@ -1,10 +1,16 @@
-"""Facts that may be unavailable: each is then None, and the reason is kept."""
+"""Facts that may be unavailable: each is then None, and the reason is kept. And the versions, installed or locked."""
 
 import importlib.metadata
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
+
+ROOT = Path(__file__).parents[4]
+PROJECT = Path(os.path.relpath(ROOT))  # as Snakemake's inputs name it: elsewhere if the workflow is another's module
+LOCK = ROOT / "docker" / "requirements.lock"  # what the image has, and the environment that `make` creates
 
 
 def gpu_key(index: int, fact: str = "") -> str:
@@ -35,10 +41,19 @@ class Missing:
 
 
 def version_of(packages: Sequence[str]) -> str:
-    """The version of the first package that is installed."""
+    """The version of the first package that is installed; OSError if none is."""
     for package in packages:
         try:
             return importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     raise OSError(f"{' or '.join(packages)} is not installed")
+
+
+def locked_version(packages: Sequence[str]) -> str:
+    """The version of the first of these packages that is locked; OSError if none is."""
+    versions = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK.read_text(), re.MULTILINE))
+    for package in packages:
+        if package in versions:
+            return str(versions[package])
+    raise OSError(f"{' or '.join(packages)} is not in {LOCK.name}")
