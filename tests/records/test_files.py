@@ -259,7 +259,7 @@ def test_a_file_is_utf_8_in_every_locale(path: Path) -> None:
 def test_no_file_names_who_measured_where(
     tmp_path: Path, make_result: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scalecard.records.redact._hosts", lambda: re.compile("box7"))
+    monkeypatch.setattr("scalecard.records.fields._hosts", lambda: re.compile("box7"))
     told = f"no answer of box7 (10.1.2.3) to {tmp_path}/socket"
     environment = make_result([OK]).environment
     result = make_result(

@@ -3,8 +3,8 @@
 import platform
 
 import pytest
-from scalecard.records import redact as module
-from scalecard.records.redact import anonymous
+from scalecard.records import fields as module
+from scalecard.records.fields import anonymous
 
 
 @pytest.mark.parametrize(

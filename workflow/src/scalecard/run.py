@@ -34,10 +34,19 @@ from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
 from scalecard.progress import Activity
-from scalecard.records import kept_groups
 from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
-from scalecard.records.journal import Journal, merged
-from scalecard.records.kept_groups import KeptGroups, of_run
+from scalecard.records.journal import (
+    UNFINISHED,
+    Journal,
+    KeptGroups,
+    disturbances_of,
+    keep_in,
+    merged,
+    of_run,
+    prepare_folder,
+    remember_disturbances,
+    remove_folder,
+)
 from scalecard.records.record import Record, Result
 
 ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
@@ -122,7 +131,7 @@ def _save(result: Result, output: Path, data_dir: str, unfinished: Path | None) 
     """Save; groups of records are kept only if the next run will need them."""
     save_or_keep(result, output, elsewhere=_other_folders(output, data_dir))
     if unfinished and not is_due(output, 0):
-        kept_groups.discard(unfinished)
+        remove_folder(unfinished)
     counts = {status: result.count(status) for status in ("ok", "skipped", "failed")}
     progress.say(f"done: {', '.join(f'{count} {status}' for status, count in counts.items() if count)} -> {output}")
 
@@ -155,7 +164,7 @@ def _told_of_earlier_runs(records: list[Record], now: str, unfinished: Path) -> 
     runs = {run for record in kept for run in record.runs} - {now}
     told = f"{progress.counted(len(kept), 'case')} of a run before this one, which began at {min(runs)}, kept"
     progress.say(told)
-    return [told, *kept_groups.disturbances_of(unfinished, runs)]
+    return [told, *disturbances_of(unfinished, runs)]
 
 
 def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path, code: str, began: str) -> Path | None:
@@ -163,12 +172,12 @@ def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path
 
     They are not on several nodes, where all processes must measure the same.
     """
-    folder = output.parent / kept_groups.FOLDER / result.experiment
+    folder = output.parent / UNFINISHED / result.experiment
     if not code or job.count > 1 or result.experiment in ANEW:
         return None
-    if not kept_groups.prepare(folder, _conditions(result, files, code)):
+    if not prepare_folder(folder, _conditions(result, files, code)):
         return None
-    kept_groups.remember_disturbances(folder, began, result.warnings)
+    remember_disturbances(folder, began, result.warnings)
     return folder
 
 
@@ -316,7 +325,7 @@ def _ended_early(error: Exception, journal: Journal) -> Outcome:
 def measure(name: str, block: str, machine: Machine, journal: Journal, kept: KeptGroups | None = None) -> Outcome:
     """What a fresh process does: measure each case of a block that is not `kept`, and keep it, and our own warnings."""
     progress.inherit(quiet=not nodes.here().leads)
-    kept_groups.keep_in(kept)
+    keep_in(kept)
     experiment, spec = experiments.load(name), experiments.build(name, block)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -41,12 +41,11 @@ from scalecard.hardware.failures import reason_of
 from scalecard.hardware.fresh_process import RANK_SERVER
 from scalecard.hardware.machine import Machine
 from scalecard.progress import Activity, spent_on
-from scalecard.records import kept_groups
 from scalecard.records.atomic import write_atomically
 from scalecard.records.axes import Case
-from scalecard.records.journal import Journal
+from scalecard.records.fields import anonymous
+from scalecard.records.journal import Journal, measured_once
 from scalecard.records.record import Reason, Record, Unit
-from scalecard.records.redact import anonymous
 
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
 # Seconds in which a launcher, which polls every 0.1 s but may be short of cores, sees a rank that died before it sees
@@ -188,7 +187,7 @@ def launch_and_record(
             found = [[*error.records, *(failed(case, metric=of) for case, of in left)]]
         yield from found[0] if found else ()
 
-    return [*kept_groups.measured_once([function.__qualname__, str(layout), cases], launched())]
+    return [*measured_once([function.__qualname__, str(layout), cases], launched())]
 
 
 def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> list[tuple[Case, str]]:

@@ -21,8 +21,8 @@ from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, refus
 from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
 from scalecard.measuring.timer import Bench
 from scalecard.progress import Activity, spent_on
-from scalecard.records import kept_groups
 from scalecard.records.axes import Case
+from scalecard.records.journal import measured_once
 from scalecard.records.record import Check, Count, Reason, Record, Unit
 
 
@@ -189,7 +189,7 @@ def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit
 
     They are a group: what an earlier run kept of it is not measured again.
     """
-    return kept_groups.measured_once([case, metric], _guarded(records, case, metric, unit))
+    return measured_once([case, metric], _guarded(records, case, metric, unit))
 
 
 def _guarded(records: Iterable[Record], case: Case, metric: str, unit: Unit) -> Iterator[Record]:

@@ -84,8 +84,7 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     pairing: Annotated[Name, Field(description="the names of two unequal devices")]
     part: Annotated[Name, PART]
     peer: Annotated[
-        bool | None,
-        Field(description="whether the source can write to the target's memory; null without GPUs"),
+        bool | None, Field(description="whether the source can write to the target's memory; null without GPUs")
     ]
     persistent: Annotated[bool | None, Field(description="whether a loader's workers live longer than an epoch")]
     place: Annotated[Name, Field(description="which of two unequal devices is alone, by name")]
@@ -97,13 +96,11 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     saving: Annotated[Name, Field(description="of a checkpoint: one file, in parts, asynchronous or none")]
     scaling: Annotated[Name, Field(description="strong or weak")]
     share: Annotated[
-        Index,
-        Field(description="samples of a minibatch: those of the device alone, or those of the first of two"),
+        Index, Field(description="samples of a minibatch: those of the device alone, or those of the first of two")
     ]
     size: Annotated[Positive, Field(description="rows of a square matrix")]
     slowed: Annotated[
-        Positive,
-        Field(description="how often the second of two devices does its share, to stand for a slower one"),
+        Positive, Field(description="how often the second of two devices does its share, to stand for a slower one")
     ]
     source: Annotated[Index | Literal["host"], Field(description="the device that is copied from, or host")]
     split_size: Annotated[Positive | None, Field(description="samples in a micro-batch")]
@@ -124,14 +121,10 @@ class Axes(TypedDict, total=False, extra_items=Scalar):  # type: ignore[call-arg
     tf32: Annotated[Positive, RUNG]
     unit: Annotated[Name, Field(description="what a workload counts: samples or tokens")]
     units: Annotated[Positive, Field(description="samples or tokens in a step, over all ranks")]
-    way: Annotated[
-        Way,
-        Field(description="to train an epoch, where that is what varies"),
-    ]
+    way: Annotated[Way, Field(description="to train an epoch, where that is what varies")]
     workers: Annotated[Index, Field(description="processes of a loader; 0: the training's own reads")]
     workload: Annotated[
-        Name,
-        Field(description="what is trained: the name of a built-in one, or its name in config.yaml"),
+        Name, Field(description="what is trained: the name of a built-in one, or its name in config.yaml")
     ]
 
 

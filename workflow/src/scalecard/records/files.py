@@ -1,5 +1,7 @@
 """Results as JSON files, whole and valid or refused with path and field; kept elsewhere if they cannot be saved.
 
+What the types of the fields cannot say is checked here: that the fields agree with one another.
+
 Besides, what a file says of the next run: failed cases are measured again once, and so are those that a smaller budget
 had left out. A result says if its cases failed twice, and how long it was allowed to take.
 """
@@ -7,8 +9,9 @@ had left out. A result says if its cases failed twice, and how long it was allow
 import functools
 import json
 import math
+import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,6 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from scalecard import progress
 from scalecard.records import strict_json
-from scalecard.records.agreement import disagreements
 from scalecard.records.atomic import write_atomically
 from scalecard.records.environment import Environment
 from scalecard.records.record import Reason, Record, Result
@@ -30,6 +32,10 @@ SUFFIX = ".unsaved"  # so that nothing takes it for a result
 UNION_TAGS = ("int", "float", "str", "bool", "constrained-int", "constrained-float", "constrained-str")
 WITHOUT_VALUE = ("missing", "missing_argument", "extra_forbidden", "unexpected_keyword_argument")
 TWICE = "cases failed in two measurements in a row, so the next run does not measure them again by itself"
+RANGES = {"s": (1e-12, 1e9), "fraction": (0, 1), "count": (0, 1e18), "samples": (1, 1e15), "B/s": (1, 1e15)}
+WHOLE = ("count", "samples")
+LONGEST_KEY = 100
+IN_SECONDS = re.compile(r"(?:.*_)?time")
 
 
 class InvalidResult(ValueError):
@@ -121,6 +127,83 @@ def _reader() -> pydantic.TypeAdapter[Result]:
     return pydantic.TypeAdapter(Result)
 
 
+def disagreements(result: Result) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) of a result whose fields are right one by one; nothing if they agree with one another."""
+    yield from _environment(result.environment)
+    if any(not 1 <= len(key) <= LONGEST_KEY for key in result.spec):
+        yield "$.spec", f"the name of a setting has 1 to {LONGEST_KEY} letters"
+    cases: dict[str, int] = {}
+    rounds: dict[tuple[str, ...], tuple[int, list[int]]] = {}
+    for index, record in enumerate(result.records):
+        where = f"$.records[{index}]"
+        first = cases.setdefault(json.dumps([record.metric, record.case], sort_keys=True), index)
+        if first != index:
+            yield f"{where}.case", f"the same case and metric as $.records[{first}]"
+        for field, what in (*_status(record), *_samples(record), *_proofs(record), *_unpaired(index, record, rounds)):
+            yield f"{where}.{field}", what
+
+
+def _environment(environment: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    machine = environment["machine"]
+    if environment["emulated"] != (machine["kind"] == "cpu"):
+        yield "$.environment.emulated", f"{environment['emulated']}, but machine.kind is '{machine['kind']}'"
+    if bool(machine["gpus"]) != (machine["kind"] != "cpu"):
+        yield "$.environment.machine.gpus", f"{len(machine['gpus'])} GPUs, but machine.kind is '{machine['kind']}'"
+    if len(environment["gpus"]) > len(machine["gpus"]):
+        yield "$.environment.gpus", f"{len(environment['gpus'])} GPUs, but machine.gpus names {len(machine['gpus'])}"
+
+
+def _status(record: Record) -> Iterator[tuple[str, str]]:
+    measured = record.status == "ok"
+    if measured != bool(record.samples):
+        yield "samples", f"of {len(record.samples)} processes, but the case is {record.status}"
+    if measured != (record.reason is None):
+        yield "reason", f"{record.reason}, but the case is {record.status}"
+    if not measured and not record.note:
+        yield "note", f"must say why the case is {record.status}"
+    if any(not 1 <= len(axis) <= LONGEST_KEY for axis in record.case):
+        yield "case", f"the name of an axis has 1 to {LONGEST_KEY} letters"
+
+
+def _samples(record: Record) -> Iterator[tuple[str, str]]:
+    if IN_SECONDS.fullmatch(record.metric) and record.unit != "s":
+        yield "unit", f"'{record.unit}', but {record.metric} is in 's'"
+    low, high = RANGES.get(record.unit, (0, math.inf))
+    for number, process in enumerate(record.samples):
+        if record.unit == "count" and len(process) != 2:
+            yield f"samples[{number}]", f"{len(process)} values of a counter, which is read before and after"
+        for place, sample in enumerate(process):
+            if not low <= sample <= high or (record.unit in WHOLE and sample != int(sample)):
+                kind = "whole number" if record.unit in WHOLE else "number"
+                yield f"samples[{number}][{place}]", f"{sample} is no {kind} from {low:g} to {high:g}"
+
+
+def _proofs(record: Record) -> Iterator[tuple[str, str]]:
+    for index, check in enumerate(record.checks):
+        if not check.passed:
+            what = f"true, but the difference {check.difference:g} is above the tolerance {check.tolerance:g}"
+            yield f"checks[{index}].passed", what
+    for index, count in enumerate(record.work):
+        if not count.passed:
+            yield f"work[{index}].passed", f"true, but {count.counted:g} were counted, not {count.expected:g}"
+    for field, entries in (("telemetry", record.telemetry), ("runs", record.runs)):
+        if entries and len(entries) != len(record.samples):
+            yield field, f"{len(entries)} entries for {len(record.samples)} processes"
+
+
+def _unpaired(
+    index: int, record: Record, rounds: dict[tuple[str, ...], tuple[int, list[int]]]
+) -> Iterator[tuple[str, str]]:
+    """Records of the same rounds are paired sample by sample, so each process must have as many of either."""
+    if record.telemetry:
+        counts = [len(samples) for samples in record.samples]
+        together = tuple(entry.rounds_id for entry in record.telemetry)
+        first, others = rounds.setdefault(together, (index, counts))
+        if counts != others:
+            what = f"{counts} samples per process, but $.records[{first}] of the same rounds has {others}"
+            yield "samples", what
+
+
 def refuse_mixed_machines(results: Iterable[Result], where: str) -> None:
     """ValueError if one platform's results were measured on different machines; it names files and facts."""
     seen: dict[str, Result] = {}
@@ -207,7 +290,7 @@ def _reason(error: Exception) -> str:
 
 def failed_again(records: Sequence[Record], output: Path) -> bool:
     """Whether both these records and the result that they replace have failed cases."""
-    return any(r.status == "failed" for r in records) and num_failed(output) > 0
+    return any(r.status == "failed" for r in records) and _num_failed(_content(output)) > 0
 
 
 def is_due(path: Path, seconds: int) -> str:
@@ -223,11 +306,6 @@ def is_due(path: Path, seconds: int) -> str:
     if late and had and (seconds > had or not seconds):
         return f"{progress.counted(late, 'case')} had no time in {had} s, and now there is more: measuring it again"
     return ""
-
-
-def num_failed(path: Path) -> int:
-    """Failed cases in a result file; 0 if it is missing or cannot be read."""
-    return _num_failed(_content(path))
 
 
 def _num_failed(content: dict[str, Any]) -> int:

@@ -32,8 +32,8 @@ from scalecard.records.fields import (
     Share,
     StoredAs,
     complete,
+    without_paths,
 )
-from scalecard.records.redact import without_paths
 from scalecard.records.statistics import Interval, Ratio, between, larger, paired_ratio, unpaired_ratio, within
 
 BOUND = 0.9  # of the time

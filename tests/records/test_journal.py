@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scalecard.records import kept_groups
-from scalecard.records.kept_groups import KeptGroups
+from scalecard.records import journal
+from scalecard.records.journal import KeptGroups
 from scalecard.records.record import Reason, Record
 from support.builders import timed
 
@@ -78,27 +78,27 @@ def test_a_line_that_a_kill_cut_short_costs_its_own_group_alone(tmp_path: Path) 
 
 def test_nothing_is_kept_of_what_was_measured_under_other_conditions(tmp_path: Path) -> None:
     folder = tmp_path / "box" / "unfinished" / "ddp"
-    assert kept_groups.prepare(folder, {"code": "a"})
+    assert journal.prepare_folder(folder, {"code": "a"})
     (folder / "process 1.jsonl").write_text("kept")
-    assert kept_groups.prepare(folder, {"code": "a"})
+    assert journal.prepare_folder(folder, {"code": "a"})
     assert (folder / "process 1.jsonl").exists()
-    assert kept_groups.prepare(folder, {"code": "b"})
+    assert journal.prepare_folder(folder, {"code": "b"})
     assert not (folder / "process 1.jsonl").exists()
-    kept_groups.discard(folder)
+    journal.remove_folder(folder)
     assert not folder.parent.exists()
     (tmp_path / "box" / "unfinished").touch()
-    assert not kept_groups.prepare(folder, {"code": "a"}), "the result itself says what is wrong with the disk"
+    assert not journal.prepare_folder(folder, {"code": "a"}), "the result itself says what is wrong with the disk"
 
 
 def test_what_disturbed_a_run_is_remembered_for_those_of_its_groups_that_are_kept(tmp_path: Path) -> None:
-    kept_groups.remember_disturbances(tmp_path, EARLIER, ["GPU 0 is busy"])
-    path = tmp_path / kept_groups.DISTURBANCES
+    journal.remember_disturbances(tmp_path, EARLIER, ["GPU 0 is busy"])
+    path = tmp_path / journal.DISTURBANCES
     path.write_text(path.read_text() + '\n{"began": "cut sh')
-    kept_groups.remember_disturbances(tmp_path, LATER, ["GPU 1 is busy", "the CPU is busy"])
-    assert list(kept_groups.disturbances_of(tmp_path, {EARLIER})) == [f"run of {EARLIER}: GPU 0 is busy"]
-    assert len(list(kept_groups.disturbances_of(tmp_path, {EARLIER, LATER}))) == 3
-    assert list(kept_groups.disturbances_of(tmp_path / "none", {EARLIER})) == []
-    kept_groups.remember_disturbances(tmp_path / "none", LATER, [])
+    journal.remember_disturbances(tmp_path, LATER, ["GPU 1 is busy", "the CPU is busy"])
+    assert list(journal.disturbances_of(tmp_path, {EARLIER})) == [f"run of {EARLIER}: GPU 0 is busy"]
+    assert len(list(journal.disturbances_of(tmp_path, {EARLIER, LATER}))) == 3
+    assert list(journal.disturbances_of(tmp_path / "none", {EARLIER})) == []
+    journal.remember_disturbances(tmp_path / "none", LATER, [])
 
 
 def test_a_full_disk_ends_no_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
