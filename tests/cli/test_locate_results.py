@@ -11,7 +11,7 @@ from scalecard.cli.locate_results import find, platform_folder, this_platform
 from scalecard.hardware.machine import Machine
 from scalecard.jobs.inputs import write_machine
 from scalecard.records.record import Result
-from scalecard.report.history.kept_nights import keep
+from scalecard.report.kept_nights import keep
 from support.builders import repeated
 from support.nights import Nights
 

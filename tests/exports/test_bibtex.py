@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import yaml
 from scalecard.analysis.provenance import provenance
-from scalecard.exports.bibtex import citation
+from scalecard.exports.metadata import citation
 from scalecard.records.record import Result
 from support.exported import results, text
 from support.projects import ROOT

@@ -147,10 +147,9 @@ def test_drawing_loads_nothing_else(
 
 
 def _draw_trend(folder: Path, output: Path) -> None:
-    from scalecard.report import figure_files
-    from scalecard.report.history import figure, trend
+    from scalecard.report import figure_files, trend
 
-    figure_files.save(figure.plot(trend.of_platform(folder)), output)
+    figure_files.save(trend.plot(trend.of_platform(folder)), output)
 
 
 def test_the_trend_depends_on_what_draws_it(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Result
-from scalecard.report.history import kept_nights, layout
-from scalecard.report.history.kept_nights import keep
+from scalecard.report import kept_nights, night_folders
+from scalecard.report.kept_nights import keep
 from support.nights import Nights, step
 
 Make = Callable[..., Result]
@@ -46,7 +46,7 @@ def test_what_was_kept_is_not_kept_again_and_the_rest_is(nights: Nights, make_re
     other.write_text(text.replace('"async_timing"', '"copy_cost"'))
     nights.folder().joinpath("async_timing.json").write_text(index_text(nights, "20260102T021000Z"))
     kept = keep(nights.folder())
-    assert (kept.experiments, [night.name for night in layout.nights(nights.folder())][-1:]) == (
+    assert (kept.experiments, [night.name for night in night_folders.nights(nights.folder())][-1:]) == (
         ["copy_cost"],
         [kept.folder.name if kept.folder else ""],
     )
@@ -67,7 +67,7 @@ def test_two_nights_of_one_second_have_two_names(nights: Nights) -> None:
         "20260102T021000Z",
         "20260102T021000Z-2",
     )
-    assert len(layout.nights(nights.folder())) == 2
+    assert len(night_folders.nights(nights.folder())) == 2
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_cannot_be_used_keeps_nothing_and_is_named(nights: Nights, how: str
         path.unlink()
     with pytest.raises(ValueError, match=r"box"):
         keep(nights.folder())
-    assert layout.nights(nights.folder()) == []
+    assert night_folders.nights(nights.folder()) == []
 
 
 def test_a_keep_that_fails_half_way_leaves_no_night(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_keep_that_fails_half_way_leaves_no_night(nights: Nights, monkeypatch:
     def full(path: Path, content: object) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("scalecard.report.history.kept_nights.write_atomically", full)
+    monkeypatch.setattr("scalecard.report.kept_nights.write_atomically", full)
     with pytest.raises(OSError, match="No space"):
         keep(nights.folder())
     assert sorted(path.name for path in (nights.folder() / "history").iterdir()) == ["20260102T021000Z", "trend.json"]
@@ -112,7 +112,7 @@ def test_what_a_killed_keep_left_is_removed_and_its_night_is_in_the_next_index(n
     stale.mkdir()
     (stale / "async_timing.json.gz").write_bytes(b"half")
     (history / "trend.json").unlink()  # killed between the night and its index
-    assert [night.name for night in layout.nights(nights.folder())] == ["20260102T021000Z"]
+    assert [night.name for night in night_folders.nights(nights.folder())] == ["20260102T021000Z"]
     nights.keep(1.1)
     assert not stale.exists()
     assert [entry.night for entry in kept_nights.load(history / "trend.json")] == [
@@ -173,7 +173,7 @@ def test_only_other_drivers_of_the_same_hardware_belong_together(nights: Nights)
     nights.measure(1.0, "unkept", machine={**gpus, "driver": "560.1"})
 
     def related(platform: str) -> list[str]:
-        return [path.parts[-3] for path in layout.indices(nights.folder(platform))]
+        return [path.parts[-3] for path in night_folders.indices(nights.folder(platform))]
 
     assert related("new") == ["new", "old"]
     assert related("old") == ["old", "new", "trial"]
@@ -184,7 +184,7 @@ def test_only_other_drivers_of_the_same_hardware_belong_together(nights: Nights)
 
 
 def test_a_night_has_the_name_of_a_moment_in_utc() -> None:
-    assert layout.night_name("2026-01-02T01:10:00.5+02:00") == "20260101T231000Z"
+    assert night_folders.night_name("2026-01-02T01:10:00.5+02:00") == "20260101T231000Z"
 
 
 def test_a_record_of_three_processes_keeps_them(nights: Nights) -> None:

@@ -11,9 +11,8 @@ from scalecard.analysis.load_results import gather
 from scalecard.jobs import inputs
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import answers, figure_files, render
-from scalecard.report.history import figure, kept_nights, layout
-from scalecard.report.history.trend import of_platform
+from scalecard.report import answers, figure_files, kept_nights, night_folders, render, trend
+from scalecard.report.trend import of_platform
 from support.every_experiment import every_result
 from support.nights import Nights
 
@@ -25,9 +24,9 @@ def write(nights: Nights, platform: str) -> str:
     drawn = nights.root / "results" / "figures"
     drawn.mkdir(exist_ok=True)
     (drawn / "async_timing.html").write_text("<svg></svg>")
-    history = layout.indices(nights.folder(platform))
+    history = night_folders.indices(nights.folder(platform))
     if history:
-        figure_files.save(figure.plot(of_platform(nights.folder(platform))), drawn / "trend.html")
+        figure_files.save(trend.plot(of_platform(nights.folder(platform))), drawn / "trend.html")
     output = nights.root / "results" / "report.html"
     render.write([nights.folder(platform) / "async_timing.json"], drawn, output, history=history)
     return output.read_text()
@@ -61,7 +60,7 @@ def test_without_kept_nights_there_is_no_such_section(nights: Nights) -> None:
 
 def test_a_damaged_index_is_named_and_stops_nothing(nights: Nights) -> None:
     nights.keep_all([1.0, 1.0])
-    (path,) = layout.indices(nights.folder())
+    (path,) = night_folders.indices(nights.folder())
     text = path.read_text()
     write(nights, "box")
     path.write_text(text[:200])
@@ -119,6 +118,8 @@ def test_a_hundred_nights_cost_a_report_no_more_than_the_report_itself(tmp_path:
         return time.process_time() - start
 
     seconds([])
-    without, with_nights = (min(seconds(history) for _ in range(2)) for history in ([], layout.indices(platform)))
+    without, with_nights = (
+        min(seconds(history) for _ in range(2)) for history in ([], night_folders.indices(platform))
+    )
     assert with_nights < 3 * without
     assert "100 nights" in (tmp_path / "report.html").read_text()

@@ -9,7 +9,7 @@ from scalecard.hardware.machine import Machine, from_facts
 from scalecard.jobs.inputs import write_machine
 from scalecard.records import files
 from scalecard.records.record import Record, Result
-from scalecard.report.history.kept_nights import Night, keep
+from scalecard.report.kept_nights import Night, keep
 
 from support.builders import timed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scalecard.hardware.machine import probe
 from scalecard.records.record import Result
-from scalecard.report.history import kept_nights
+from scalecard.report import kept_nights
 from support.nights import Nights
 from support.projects import SMOKE, completed, copy_project
 

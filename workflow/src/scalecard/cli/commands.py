@@ -302,7 +302,7 @@ def _health(args: argparse.Namespace) -> int:
 
 
 def _keep(args: argparse.Namespace) -> None:
-    from scalecard.report.history.kept_nights import keep
+    from scalecard.report.kept_nights import keep
 
     folder = _platform(args)
     found = keep(folder)
@@ -314,7 +314,7 @@ def _keep(args: argparse.Namespace) -> None:
 
 def _trend(args: argparse.Namespace) -> int:
     from scalecard.cli import compare_output
-    from scalecard.report.history import trend
+    from scalecard.report import figure_files, trend
 
     _check_margin(args.margin)
     if args.nights < 0:
@@ -322,10 +322,7 @@ def _trend(args: argparse.Namespace) -> int:
     found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
     _say(compare_output.trend_output(found, nights=args.nights), args)
     if args.figure:
-        from scalecard.report import figure_files
-        from scalecard.report.history import figure
-
-        drawn = figure.plot(found)
+        drawn = trend.plot(found)
         for path in args.figure:
             figure_files.save(drawn, path)
     return int(args.fail_on == "slower" and bool(found.slower))

@@ -14,9 +14,8 @@ from scalecard.records.statistics import Ratio
 from scalecard.report import changes_section, changes_text, pages
 from scalecard.report.changes_section import SpeedUp, forest
 from scalecard.report.changes_text import Group, grouped
-from scalecard.report.history.trend import Series, Trend
-from scalecard.report.history.trend_section import changed, headline, ratio, with_interval, worst_first
 from scalecard.report.table import Table
+from scalecard.report.trend import Series, Trend, changed, headline, ratio, with_interval, worst_first
 
 GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 

@@ -7,8 +7,8 @@ from scalecard.hardware.machine import Machine, from_facts, probe
 from scalecard.records.files import is_result_file, load, parse, refuse_mixed_machines
 from scalecard.records.record import Result
 from scalecard.records.strict_json import load_object
-from scalecard.report.history.kept_nights import KEPT, files_of, read_kept
-from scalecard.report.history.layout import HISTORY, indices, is_night, nights
+from scalecard.report.kept_nights import KEPT, files_of, read_kept
+from scalecard.report.night_folders import HISTORY, indices, is_night, nights
 
 RESULTS = "results"
 LAST, NOW = "last", "now"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.analysis.load_results import fit
 from scalecard.analysis.provenance import METHOD, provenance
 from scalecard.analysis.strategy_choice import StrategyRun, strategy_runs, workloads
@@ -146,12 +146,12 @@ def _texts(row: StrategyRun) -> list[str]:
 
 def _absent(rows: Sequence[StrategyRun]) -> list[str]:
     """Name the runs without times, by the reason."""
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if not row.fits:
-            what = f"{row.workload} by {row.strategy} on {row.devices}"
-            reasons.setdefault(f"{row.status} ({row.step.why})", []).append(what)
-    return [f"Not measured: {', '.join(dict.fromkeys(what))}: {reason}." for reason, what in reasons.items()]
+    absent = by_key(
+        (f"{row.status} ({row.step.why})", f"{row.workload} by {row.strategy} on {row.devices}")
+        for row in rows
+        if not row.fits
+    )
+    return [f"Not measured: {', '.join(dict.fromkeys(what))}: {reason}." for reason, what in absent.items()]
 
 
 FORMATS: dict[str, Callable[[Sequence[StrategyRun], Sequence[Result]], bytes]] = {

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from scalecard.analysis.load_results import LeftOut, attempt, gather
-from scalecard.exports import CRATE, RAW, beside, bibtex, linked, long_tables, ro_crate, scaling
+from scalecard.exports import CRATE, RAW, beside, linked, long_tables, metadata, scaling
 from scalecard.exports.summary_text import summary
 from scalecard.hardware.facts import ROOT
 from scalecard.records.atomic import write_atomically
@@ -31,13 +31,13 @@ def export(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, lis
 
 def of_results(results: Sequence[Result]) -> tuple[dict[str, bytes], list[LeftOut]]:
     """The files by name, the same bytes for the same results, and what could not be computed."""
-    left_out, contents = list[LeftOut](), {ro_crate.WORKFLOW: (ROOT / ro_crate.WORKFLOW).read_bytes()}
+    left_out, contents = list[LeftOut](), {metadata.WORKFLOW: (ROOT / metadata.WORKFLOW).read_bytes()}
     for what, make in FORMATS.items():
         contents |= attempt(f"export {what}", partial(make, results), left_out) or {}
     names = [result.experiment for result in results]
     contents = {**dict.fromkeys([*linked(names), *beside(names)], MISSING), **contents}
     del contents[CRATE]
-    return {**contents, CRATE: ro_crate.as_json(results, contents)}, left_out
+    return {**contents, CRATE: metadata.ro_crate(results, contents)}, left_out
 
 
 # What the files are of, and their contents by name.
@@ -45,7 +45,7 @@ FORMATS: dict[str, Callable[[Sequence[Result]], dict[str, bytes]]] = {
     "summary.md": lambda results: {"summary.md": summary(results).encode()},
     "results.csv": lambda results: {"results.csv": long_tables.as_csv(results)},
     "results.parquet": lambda results: {"results.parquet": long_tables.as_parquet(results)},
-    "citation.bib": lambda results: {"citation.bib": bibtex.citation(results).encode()},
+    "citation.bib": lambda results: {"citation.bib": metadata.citation(results).encode()},
     "scaling": scaling.of_results,
     "raw data": lambda results: {
         "settings.json": f"{json.dumps({r.experiment: r.spec for r in results}, indent=1)}\n".encode(),

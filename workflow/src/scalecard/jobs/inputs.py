@@ -21,7 +21,7 @@ from scalecard.jobs.source_code import SOURCES, closure, experiment_names
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import is_result_file
 from scalecard.records.strict_json import load_object
-from scalecard.report.history import layout
+from scalecard.report import night_folders
 
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
 RESULTS = Path("results")
@@ -72,7 +72,7 @@ def of_exports() -> list[str]:
 
 def of_trend() -> list[str]:
     """What `scalecard trend` executes to draw."""
-    return _files("report.history.figure", "report.figure_files")
+    return _files("report.trend", "report.figure_files")
 
 
 def histories(platform: str) -> list[str]:
@@ -80,7 +80,7 @@ def histories(platform: str) -> list[str]:
 
     The nights themselves are no inputs of anything, so a run takes as long whether there are few of them or many.
     """
-    return [str(path) for path in layout.indices(RESULTS / platform) if is_platform(path.parent.parent.name)]
+    return [str(path) for path in night_folders.indices(RESULTS / platform) if is_platform(path.parent.parent.name)]
 
 
 def of_report() -> list[str]:

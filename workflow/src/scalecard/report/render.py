@@ -29,9 +29,8 @@ from scalecard.report import (
     sections,
     textbook,
     toc,
+    trend,
 )
-from scalecard.report.history import trend_section
-from scalecard.report.history.trend import of_indices
 from scalecard.report.pages import MISSING, Take
 from scalecard.report.section import Brief, Section, others_table
 from scalecard.report.sections import Finding
@@ -215,7 +214,7 @@ def _matrix_row(name: str, platforms: Sequence[str], own: Sequence[Section]) -> 
 
 
 def _trend(history: Sequence[Path], figures: Path, platform: str) -> dict[str, Any]:
-    return {**trend_section.page(of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
+    return {**trend.page(trend.of_indices(history, platform)), "figure": (figures / "trend.html").read_text("utf-8")}
 
 
 def _environment(own: Sequence[Result]) -> dict[str, Any]:

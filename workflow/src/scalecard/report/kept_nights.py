@@ -24,7 +24,7 @@ from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, is_result_file, parse, refuse_mixed_machines
 from scalecard.records.record import Record, Result
 from scalecard.report import sections
-from scalecard.report.history.layout import HISTORY, INDEX, night_name, nights
+from scalecard.report.night_folders import HISTORY, INDEX, night_name, nights
 from scalecard.report.sections import Number
 
 VERSION = 1
@@ -88,10 +88,11 @@ def load(path: Path) -> list[Entry]:
         if data["version"] != VERSION:
             raise InvalidResult(path, f"of version {data['version']}, not {VERSION}.")
         platform = path.parent.parent.name
-        return _ordered(
+        entries = (
             Entry(**{**each, "platform": platform, "numbers": [*map(_number, each["numbers"])]})
             for each in data["entries"]
         )
+        return sorted(entries, key=lambda entry: (entry.night, entry.experiment))
     except strict_json.Refused as error:
         raise InvalidResult(path, f"{error}.") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -135,13 +136,13 @@ def refreshed(platform: Path) -> tuple[list[Entry], list[str]]:
     except InvalidResult:
         known = []
     entries, left_out = [entry for entry in known if entry.night in there], list[str]()
-    for name in there.keys() - {entry.night for entry in entries}:
+    for name in sorted(there.keys() - {entry.night for entry in entries}):
         for file in files_of(there[name]):
             try:
                 entries.append(entry_of(read_kept(file), name))
             except InvalidResult as error:
                 left_out.append(f"left out: {error}")
-    return _ordered(entries), sorted(left_out)
+    return entries, left_out
 
 
 def files_of(night: Path) -> list[Path]:
@@ -159,10 +160,6 @@ def read_kept(path: Path) -> Result:
         return parse(data.decode(), str(path))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InvalidResult(path, f"cannot be read ({strict_json.printable(error)}).") from error
-
-
-def _ordered(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: (entry.night, entry.experiment))
 
 
 @dataclass(frozen=True, kw_only=True)

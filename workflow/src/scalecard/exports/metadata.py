@@ -1,18 +1,25 @@
-"""ro-crate-metadata.json: what the exported files are and which run of the workflow made them, for archives.
+"""How to cite a measurement (citation.bib), and what the exported files are (ro-crate-metadata.json), for archives.
 
-A Workflow Run RO-Crate (https://w3id.org/ro/wfrun/workflow/0.5): JSON-LD about a folder and the files in it. It names
-no person and no host.
+The latter is a Workflow Run RO-Crate (https://w3id.org/ro/wfrun/workflow/0.5): JSON-LD about a folder, the files in it,
+and the run of the workflow that made them. Neither names a person or a host.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from scalecard.analysis.provenance import commits, provenance
-from scalecard.exports import OF_ALL, RAW, SCALING
-from scalecard.records.record import Result
+import yaml
 
+from scalecard.analysis.provenance import commits, provenance
+from scalecard.exports import CRATE, OF_ALL, RAW, SCALING
+from scalecard.hardware.facts import ROOT
+from scalecard.hardware.machine import from_facts
+from scalecard.records.record import Result
+from scalecard.report.table import latex, one_line
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 Entity = dict[str, Any]
 
 CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
@@ -48,7 +55,44 @@ DESCRIPTIONS = {
 }
 
 
-def as_json(results: Sequence[Result], files: Mapping[str, bytes]) -> bytes:
+def citation(results: Sequence[Result]) -> str:
+    """Two entries: one platform's results, by fingerprint, commit and date, without an author; and ScaleCard."""
+    measured = max(result.finished for result in results)
+    fingerprint = results[0].environment["fingerprint"]
+    devices = "emulated devices on " if any(result.emulated for result in results) else ""
+    fields = {
+        "title": f"Parallel training measured on {devices}{from_facts(results[0].environment['machine']).describe()}",
+        "year": measured[:4],
+        "month": measured[5:7],
+        "howpublished": "Results of ScaleCard",
+        "note": f"Platform fingerprint {fingerprint}; {provenance(results)}",
+    }
+    of_results = _bibtex("misc", f"scalecard-{results[0].platform}", fields)
+    about: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    version = f"commit {', '.join(commits(results))}"
+    fields = {"title": about["title"], "version": version, "license": about["license"]}
+    of_scalecard = _bibtex("software", "scalecard", fields, " and ".join(map(_author, about["authors"])))
+    return f"% Who measured is not recorded: add an author.\n{of_results}\n{of_scalecard}"
+
+
+def _author(author: Mapping[str, str]) -> str:
+    """A name that BibTeX keeps together, or one of a person."""
+    if "name" in author:
+        return f"{{{latex(author['name'])}}}"
+    return latex(f"{author['family-names']}, {author['given-names']}")
+
+
+def _bibtex(kind: str, key: str, fields: Mapping[str, str], authors: str = "") -> str:
+    """Titles are in a second pair of braces, in which styles keep capitals."""
+    shown = {"author": f"{{{authors}}}"} if authors else {}
+    for name, value in fields.items():
+        text = f"{{{latex(value)}}}"
+        shown[name] = MONTHS[int(value) - 1] if name == "month" else f"{{{text}}}" if name == "title" else text
+    lines = "".join(f"  {name:<12} = {value},\n" for name, value in shown.items())
+    return f"@{kind}{{{re.sub('[^A-Za-z0-9-]+', '-', one_line(key))},\n{lines}}}\n"
+
+
+def ro_crate(results: Sequence[Result], files: Mapping[str, bytes]) -> bytes:
     """The description of one platform's exported files, given by name with their contents, Snakefile among them."""
     made = [_file(name, content) for name, content in files.items() if name != WORKFLOW]
     software = list(_software(results))
@@ -76,7 +120,7 @@ def _to(name: str) -> Entity:
 
 
 DESCRIPTOR = _entity(
-    "ro-crate-metadata.json",
+    CRATE,
     "CreativeWork",
     about=_to("./"),
     conformsTo=[_to("https://w3id.org/ro/crate/1.1"), _to(WORKFLOW_CRATE)],
