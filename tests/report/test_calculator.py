@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
+from scalecard.analysis.forecast.fitted_terms import middle
 from scalecard.analysis.forecast.forecast import forecasts
 from scalecard.analysis.forecast.model import Settings
-from scalecard.analysis.forecast.monte_carlo import middle
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.report import pages
 from scalecard.report.answers import forecast as answer

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from fixtures import platforms
 from scalecard.analysis.forecast.forecast import OtherPrecision, in_other_precision
-from scalecard.analysis.forecast.inputs import Layout
+from scalecard.analysis.forecast.network import Layout
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.report.answers import forecast as answer
 from support.blocks import CONFIG

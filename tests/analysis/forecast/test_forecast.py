@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scalecard.analysis.forecast.fitted_terms import NUM, band, middle
 from scalecard.analysis.forecast.forecast import MODELS, accuracy, without_a_model
-from scalecard.analysis.forecast.inputs import Layout, layout_of
 from scalecard.analysis.forecast.model import DataParallel, Pipeline, Settings
-from scalecard.analysis.forecast.monte_carlo import NUM, band, middle
+from scalecard.analysis.forecast.network import Layout, layout_of
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
@@ -154,7 +154,7 @@ def test_over_nodes_only_what_uses_all_their_devices_is_fitted() -> None:
 
 def test_gradients_are_sent_in_as_many_messages_as_their_exchange_was_counted_to_make() -> None:
     cluster = drawn(None, 101)
-    volume = found(results())["DDP", "weak"].model.parts.volume
+    volume = found(results())["DDP", "weak"].model.workload.volume
     assert volume == (pytest.approx(cluster.gradient_bytes), len(buckets(cluster)))
     assert volume[1] > 1
 

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from scalecard.analysis.forecast.fitted_terms import LocalTime, Ranks, Seen, overlap
-from scalecard.analysis.forecast.inputs import Layout
-from scalecard.analysis.forecast.monte_carlo import NUM, line, middle
-from scalecard.analysis.forecast.network import Exchange, Fitted, Network
+from scalecard.analysis.forecast.fitted_terms import NUM, LocalTime, Ranks, Seen, line, middle, overlap
+from scalecard.analysis.forecast.network import Exchange, Fitted, Layout, Network
 from scalecard.records.record import Record
 from support.builders import timed
 
@@ -78,7 +76,7 @@ def test_latency_between_nodes_grows_as_over_a_tree_or_slower_than_a_ring() -> N
 
 
 def local(**times: float) -> LocalTime:
-    return LocalTime.of([timed([t] * 12, metric="local_time", batch_size=int(b[1:])) for b, t in times.items()])
+    return LocalTime.of({int(b[1:]): timed([t] * 12, metric="local_time") for b, t in times.items()})
 
 
 def test_a_batch_between_two_takes_what_lies_between() -> None:

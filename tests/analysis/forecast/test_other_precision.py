@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scalecard.analysis.forecast.fitted_terms import Overlap
+from scalecard.analysis.forecast.fitted_terms import NUM, Overlap
 from scalecard.analysis.forecast.forecast import Forecast, OtherPrecision, in_other_precision
-from scalecard.analysis.forecast.inputs import Layout
 from scalecard.analysis.forecast.model import DataParallel, Settings
-from scalecard.analysis.forecast.monte_carlo import NUM
+from scalecard.analysis.forecast.network import Layout
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OTHER_RECIPE
@@ -83,7 +82,7 @@ def held_out(*records: Record) -> dict[str, OtherPrecision]:
     }
     of = found(made).values()
     exposed = [
-        Forecast(Exposed(one.model.parts, one.model.network, one.model.strategy, one.model.scaling), Settings())
+        Forecast(Exposed(one.model.workload, one.model.network, one.model.strategy, one.model.scaling), Settings())
         for one in of
     ]
     return {one.own.model.strategy.name: one for one in in_other_precision(exposed)}

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scalecard.analysis.forecast.fitted_terms import overlap
-from scalecard.analysis.forecast.inputs import Layout
-from scalecard.analysis.forecast.monte_carlo import NUM, Draws, band, middle
-from scalecard.analysis.forecast.network import Exchange, Fitted, Network
+from scalecard.analysis.forecast.fitted_terms import NUM, Draws, band, middle, overlap
+from scalecard.analysis.forecast.network import Exchange, Fitted, Layout, Network
 from support.builders import timed
 
 WITHIN = 1e10  # bytes/s between the GPUs of a server

@@ -1,6 +1,9 @@
-"""The parts of a step that all forecasts of a workload share, each fitted once: devices alone, ranks, and exchanges.
+"""Numbers with their uncertainty, and the terms of a step that are fitted: a device alone, its ranks, what overlaps.
 
-How much of what is exchanged a step waits for, from what it was seen to wait for on fewer devices.
+Every quantity is an array of NUM draws, the same number of which is of the same draw. Whatever is computed from parts
+then has draws too, and a band.
+
+How much of what is exchanged a step waits for is told by what it was seen to wait for on fewer devices.
 
     waits = max(tail t', t' - room C) + extra C + fixed,    t' = slowed t
 
@@ -16,29 +19,92 @@ little can be hidden, and a strategy adds more. Source of the weighing: Rubin, T
 distributions by data augmentation (1987), importance resampling.
 """
 
+import math
+import statistics
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from scalecard.analysis.forecast.inputs import Layout, Workload, batch_of, layout_of
-from scalecard.analysis.forecast.monte_carlo import NUM, Draws, generator, line, middle, of_record, spread
-from scalecard.analysis.forecast.network import Fitted
-from scalecard.analysis.step_records import counted
 from scalecard.records.record import Record
-from scalecard.records.strategies import DDP, Collective
+from scalecard.records.statistics import Interval, Ratio
 
-SCALINGS = ("strong", "weak")
-# Before seeing any: level, slope per doubling, and the power of ranks per core: 1 if nothing else uses the cores.
-COMPANY = ((0.0, 0.05), (0.0, 0.008), (0.8, 0.4))
+NUM = 400
+BAND = (2.5, 97.5)  # percent
+LEAST, UNKNOWN = 0.002, 0.05  # standard deviation of a logarithm: of what is known best, and of a single sample
+NORMAL = 1.96  # half a 95 % interval, in standard deviations
+Draws = NDArray[np.float64]
+Prior = tuple[tuple[float, float], ...]  # (mean, standard deviation) of each coefficient
 TAIL = 0.1  # the largest tenth of the ranks' times says how the still larger ones fall off
 TRIED = 40_000
 FEWEST = 60  # draws that must count, or the measured times are taken to be less sure than they say
 MOST_WIDENED = 1e6  # how much less sure: what cannot be told then is left as it was thought to be
 INACCURACY = 0.006  # of a step: what the formula itself misses
 ADDED_ON_CPU = 10  # times as much is added there
+
+
+def generator(*name: object) -> np.random.Generator:
+    """The same for the same name, so that a forecast is the same every time."""
+    return np.random.default_rng(zlib.crc32(repr(name).encode()))
+
+
+def of_record(record: Record) -> Draws:
+    """Its median in seconds, as sure as its 95 % interval says: log-normal, within processes and between them."""
+    return log_normal(record.median, spread(record), record.metric, sorted(record.case.items(), key=str))
+
+
+def of_ratio(ratio: Ratio, *name: object) -> Draws:
+    """A ratio, likewise."""
+    return log_normal(ratio.value, _of_interval(ratio.interval) or UNKNOWN, *name)
+
+
+def log_normal(middle: float, sigma: float, *name: object) -> Draws:
+    """Values around `middle` whose logarithms have the standard deviation `sigma`."""
+    return np.asarray(middle * np.exp(sigma * generator(*name).standard_normal(NUM)))
+
+
+def spread(record: Record) -> float:
+    """The standard deviation of the logarithm of its median; of too few samples for an interval, twice their error."""
+    known = _of_interval(record.interval)
+    if known is not None:
+        return known
+    logs = [math.log(value) for samples in record.samples for value in samples if value > 0]
+    return max(LEAST, 2 * statistics.stdev(logs) / math.sqrt(len(logs))) if len(logs) > 1 else UNKNOWN
+
+
+def _of_interval(interval: Interval | None) -> float | None:
+    if interval is None or interval.low <= 0:
+        return None
+    return max(LEAST, math.log(interval.high / interval.low) / (2 * NORMAL))
+
+
+def middle(values: Any) -> float:
+    """The median of draws."""
+    return float(np.median(values))
+
+
+def band(values: Draws) -> Interval:
+    """Where 95 % of draws lie."""
+    low, high = np.percentile(values, BAND)
+    return Interval(float(low), float(high))
+
+
+def line(x: Draws, y: Draws, sigma: Draws, prior: Prior, *name: object) -> Draws:
+    """Draws [NUM, coefficients] of y = level + sum of slopes x, after seeing y [points] with errors `sigma`.
+
+    `x` is [points, slopes], or [points] of one slope; `prior` begins with that of the level. With no points it is the
+    prior. Source: Gelman et al., Bayesian Data Analysis (3rd ed., 2013), section 14.2, with known variances.
+    """
+    means, deviations = (np.array(values) for values in zip(*prior, strict=True))
+    design = np.column_stack([np.ones(len(y)), x.reshape(len(y), len(prior) - 1)])
+    precision = np.diag(deviations**-2.0) + design.T @ (design / np.square(sigma)[:, None])
+    covariance = np.linalg.inv(precision)
+    centre = covariance @ (means / np.square(deviations) + design.T @ (y / np.square(sigma)))
+    return np.asarray(generator("line", *name).multivariate_normal(centre, covariance, NUM))
 
 
 @dataclass(frozen=True)
@@ -49,12 +115,10 @@ class LocalTime:
     times: Draws
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> "LocalTime":
-        """From records of one device, of which a larger batch's is later; ValueError without any."""
-        if not records:
-            raise ValueError("one device alone was not timed")
-        each = {batch_of(record): of_record(record) for record in records}
-        return cls(np.array(sorted(each), dtype=float), np.stack([each[size] for size in sorted(each)], axis=1))
+    def of(cls, records: Mapping[int, Record]) -> "LocalTime":
+        """From records of one device by their batches."""
+        sizes = sorted(records)
+        return cls(np.array(sizes, dtype=float), np.stack([of_record(records[size]) for size in sizes], axis=1))
 
     @property
     def known(self) -> bool:
@@ -84,7 +148,6 @@ class Ranks:
 
     values: Draws
     below: Draws
-    _found: dict[int, Draws] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> "Ranks":
@@ -116,11 +179,8 @@ class Ranks:
         An Introduction to Statistical Modeling of Extreme Values, 2001, section 4.2, with shape 0): the largest grows
         with the logarithm of the number of ranks.
         """
-        if ranks not in self._found:
-            self._found[ranks] = self._slowest(ranks) if ranks > 1 else np.ones(NUM)
-        return self._found[ranks]
-
-    def _slowest(self, ranks: int) -> Draws:
+        if ranks == 1:
+            return np.ones(NUM)
         measured = self.below[:ranks].prod(axis=0)
         further = max(0, ranks - len(self.below))
         until = measured * self._others**further
@@ -131,101 +191,6 @@ class Ranks:
             scale = float((self.values[start:] - self.values[start - 1]).mean()) if start > 0 else 0.0
             found = found + scale * np.log(further / num)
         return np.asarray(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """Of one workload; `per_node` devices are on a node, and ranks on a CPU share its `cores`."""
-
-    workload: Workload
-    per_node: int
-    cores: int | None = None
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether CPU ranks and workers stand in for devices."""
-        return self.cores is not None
-
-    @cached_property
-    def local(self) -> LocalTime:
-        """One device by itself; ValueError if it was not timed."""
-        single, found = self.workload.single, self.workload.local
-        if single is not None and batch_of(single) not in map(batch_of, found):
-            found.append(single)
-        return LocalTime.of(found)
-
-    @cached_property
-    def batch(self) -> int:
-        assert self.workload.single is not None
-        return batch_of(self.workload.single)
-
-    @cached_property
-    def ranks(self) -> dict[str, Ranks]:
-        """By scaling, from DDP's ranks without synchronising, on the most devices that may be used."""
-        made = {}
-        for scaling in SCALINGS:
-            found = self.workload.parts(self.workload.steps(DDP, scaling))
-            made[scaling] = Ranks.of(self.workload.others("rank_time", found[max(found)]) if found else [])
-        return made
-
-    @cached_property
-    def company(self) -> Draws:
-        """Of the logarithm of what a rank takes longer in company: level, slope per doubling, crowding; [NUM, 3]."""
-        seen = [one for scaling in SCALINGS for one in self._seen_in_company(scaling)]
-        devices, ratios, sigma = np.array(seen).reshape(-1, 3).T
-        x = np.array([self._company_of(int(count)) for count in devices]).reshape(-1, 2)
-        return line(x, np.log(ratios), sigma, COMPANY, "company", self.workload.name)
-
-    def _seen_in_company(self, scaling: str) -> list[tuple[int, float, float]]:
-        """(devices, ratio, its relative error) of the steps that may be used."""
-        found = list[tuple[int, float, float]]()
-        for layout, step in self.workload.parts(self.workload.steps(DDP, scaling)).items():
-            for own in self.workload.others("unsynchronised_time", step):
-                alone = self.local.at(batch_of(step) / layout.devices) * self.ranks[scaling].slowest(layout.devices)
-                ratio = own.median / middle(alone)
-                if not np.isnan(ratio):  # no smaller batch was timed alone
-                    sigma = float(np.hypot(spread(own), np.std(np.log(alone)))) + 0.002
-                    found.append((layout.devices, ratio, sigma))
-        return found
-
-    def _company_of(self, devices: int) -> tuple[float, float]:
-        """(doublings from two devices on, within a node: other nodes are no company; log of ranks per core)."""
-        crowd = max(1.0, devices / self.cores) if self.cores else 1.0
-        return max(0.0, float(np.log2(min(devices, self.per_node) / 2))), float(np.log(crowd))
-
-    def in_company(self, devices: int) -> Draws:
-        """How many times as long a rank takes as the device alone."""
-        if devices == 1:
-            return np.ones(NUM)
-        return np.asarray(np.exp(self.company @ (1.0, *self._company_of(devices))))
-
-    def crowded(self, devices: int) -> Draws:
-        """The part of it that is due to more ranks than cores."""
-        return np.asarray(np.exp(self.company[:, 2] * self._company_of(devices)[1]))
-
-    @cached_property
-    def fits(self) -> Mapping[Collective, Mapping[bool, Mapping[int, Fitted]]]:
-        """By collective and whether over nodes: by the number of devices, or of nodes."""
-        return {name: {over: self._fits(name, over) for over in (False, True)} for name in Collective}
-
-    def _fits(self, name: Collective, over: bool) -> dict[int, Fitted]:
-        by_layout: dict[Layout, list[Record]] = {}
-        for record in sorted(self.workload.exchanges(name, over_nodes=over), key=layout_of):
-            by_layout.setdefault(layout_of(record), []).append(record)
-        return {at.nodes if over else at.devices: Fitted.of(own, name.passes) for at, own in by_layout.items()}
-
-    @cached_property
-    def volume(self) -> tuple[float, float]:
-        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them.
-
-        Of a step the bytes alone are counted, of the exchange by itself both.
-        """
-        select, name = self.workload.strategies.select, self.workload.name
-        for record in (*select("exchange_time", workload=name), *select("step_time", workload=name)):
-            size, calls = counted(record, "all-reduced bytes"), counted(record, "all-reduces")
-            if size:
-                return size, calls or 1.0
-        return 0.0, 1.0
 
 
 @dataclass(frozen=True)

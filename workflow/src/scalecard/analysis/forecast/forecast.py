@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from scalecard.analysis.forecast.fitted_terms import Parts
-from scalecard.analysis.forecast.inputs import Layout, Workload, layout_of, workloads
+from scalecard.analysis.forecast.fitted_terms import Draws, band, middle, of_record
+from scalecard.analysis.forecast.inputs import SCALINGS, workloads
 from scalecard.analysis.forecast.model import PRESETS, DataParallel, Model, Pipeline, Settings
-from scalecard.analysis.forecast.monte_carlo import Draws, band, middle, of_record
+from scalecard.analysis.forecast.network import Layout, layout_of
 from scalecard.records.axes import BASELINE
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
@@ -132,8 +132,8 @@ class Forecast:
                 return last, f"the band is wider than ±{100 * WIDEST:.0f} %"
             if count > FARTHEST * fitted:
                 return last, f"it is more than {FARTHEST} times what the fit has seen"
-            if self.model.whole(count) / count < self.model.parts.local.least:
-                least = self.model.parts.local.least
+            if self.model.whole(count) / count < self.model.workload.local.least:
+                least = self.model.workload.local.least
                 return last, f"a device has fewer samples than the {least} that were timed alone"
             last = count
         return last, "there are fewer samples than devices" if self.model.limit else "nothing is forecast"
@@ -141,7 +141,7 @@ class Forecast:
     def assumed(self, devices: int) -> bool:
         """Whether these are on several nodes of which no network was measured."""
         over = isinstance(self.model, DataParallel) and any(e.over for e in self.model.exchanges.values())
-        return devices > self.model.parts.per_node and not over
+        return devices > self.model.workload.per_node and not over
 
     @property
     def worth_trying(self) -> list[int]:
@@ -202,11 +202,10 @@ def with_network(one: Forecast, gbit_per_s: float) -> Forecast:
 
 def forecasts(results: Mapping[str, Result], settings: Settings) -> Iterator[Forecast]:
     """Of every workload, strategy and scaling that was measured on several devices, and can be told from its parts."""
-    for workload in workloads(results):
-        parts = _parts(workload, settings)
+    for workload in workloads(results, settings.devices_per_node):
         for strategy, kind in MODELS.items():
-            for scaling in ("strong", "weak"):
-                model = kind(parts, settings.network, strategy, scaling)
+            for scaling in SCALINGS:
+                model = kind(workload, settings.network, strategy, scaling)
                 if model.steps and not why_not(model):
                     yield Forecast(model, settings)
 
@@ -223,12 +222,12 @@ def why_not(model: Model) -> str:
     """Why nothing can be forecast; empty if it can."""
     if model.workload.single is None:
         return "one device alone was not timed"
-    if not model.parts.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
+    if not model.workload.local.known and (model.scaling == "strong" or isinstance(model, Pipeline)):
         return "one device alone was not timed with smaller batches"
     if isinstance(model, DataParallel):
         if not model.exchanges[Collective.ALL_REDUCE].known:
             return "no all-reduce was timed"
-        if not model.parts.volume[0]:
+        if not model.workload.volume[0]:
             return "the bytes of its gradients were not counted"
     return ""
 
@@ -236,21 +235,12 @@ def why_not(model: Model) -> str:
 def reasons(results: Mapping[str, Result], settings: Settings) -> list[str]:
     """Why there is no forecast of what was measured, each once; of DDP with either scaling."""
     found = list[str]()
-    for workload in workloads(results):
+    for workload in workloads(results, settings.devices_per_node):
         timed = {r.text("scaling") for r in workload.strategies.select("step_time", workload=workload.name)}
         for scaling in sorted(timed):
-            model = DataParallel(_parts(workload, settings), settings.network, DDP, scaling)
+            model = DataParallel(workload, settings.network, DDP, scaling)
             found.append(why_not(model) if model.steps else "DDP was not timed on several devices")
     return list(dict.fromkeys(filter(None, found)))
-
-
-def _parts(workload: Workload, settings: Settings) -> Parts:
-    """Of measured nodes, as many devices on each as they have; else what the settings say, or as many as there are."""
-    facts = workload.strategies.environment["machine"]
-    here, over = workload.per_node, workload.largest.nodes > 1
-    per_node = here if over or settings.devices_per_node is None else settings.devices_per_node
-    cores = int(facts["cores"]) if workload.strategies.emulated else None
-    return Parts(workload, max(here, per_node), cores)
 
 
 def accuracy(held_out: Sequence[HeldOut]) -> tuple[float, int, int]:
@@ -282,7 +272,7 @@ def in_other_precision(found: Sequence[Forecast]) -> Iterator[OtherPrecision]:
     for one in found:
         single = one.model.workload.single
         alone = single and _in_another(one, single)
-        step = _in_another(one, next(iter(one.model.steps.values())), devices=one.model.workload.per_node)
+        step = _in_another(one, next(iter(one.model.steps.values())), devices=one.model.workload.measured_per_node)
         if single is None or alone is None or step is None:
             continue
         layout, precision = layout_of(step), step.text("precision", BASELINE)
@@ -316,9 +306,9 @@ def _networks(one: Forecast) -> list[dict[str, Any]]:
     """What an all-reduce takes with what was measured between nodes or, if that is nothing, with each usual network."""
     if not one.assumed(COUNTS[-1]):
         return [{"name": "as measured between nodes", "times": _times(one)}]
-    within = replace(one.model, parts=replace(one.model.parts, per_node=COUNTS[-1]))
+    within = replace(one.model, workload=replace(one.model.workload, per_node=COUNTS[-1]))
     rates = sorted({*PRESETS, float(one.settings.gbit_per_s)})
-    here = one.model.parts.per_node
+    here = one.model.workload.per_node
     return [
         *(
             {
@@ -340,18 +330,18 @@ def _times(one: Forecast) -> list[list[float]]:
 
 
 def _workload(name: str, model: DataParallel) -> dict[str, Any]:
-    size, calls = model.parts.volume
-    local = model.parts.local
+    size, calls = model.workload.volume
+    local = model.workload.local
     draws = zip(*(part[:NUM_DRAWS] for part in model.overlap), strict=True)
     return {
         "name": name,
         "bytes": size,
         "calls": calls,
-        "seconds": _short(middle(local.at(model.parts.batch))),
-        "batch": model.parts.batch,
+        "seconds": _short(middle(local.at(model.workload.batch))),
+        "batch": model.workload.batch,
         "local": [[float(b), _short(middle(local.at(b)))] for b in local.sizes],
-        "company": [_short(middle(model.parts.in_company(count))) for count in COUNTS],
-        "slowest": [_short(middle(model.parts.ranks[model.scaling].slowest(count))) for count in COUNTS],
+        "company": [_short(middle(model.workload.in_company(count))) for count in COUNTS],
+        "slowest": [_short(middle(model.workload.ranks[model.scaling].slowest(count))) for count in COUNTS],
         "overlap": [[_short(value) for value in draw] for draw in draws],
     }
 

@@ -1,4 +1,4 @@
-"""The records that a forecast is made from or held against.
+"""The records that a forecast is made from or held against, and what all forecasts of a workload share, fitted once.
 
 What is measured on the largest number of devices is kept apart: no step there is used to fit, nor is anything else if
 the same was measured on fewer. On a machine of two devices nothing was, so the parts of a step (all-reduces alone, the
@@ -6,30 +6,34 @@ ranks' own times) are those of both devices; the step itself is never among them
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from scalecard.analysis import step_records, strategy_choice
+import numpy as np
+
+from scalecard.analysis import by_key, step_records, strategy_choice
+from scalecard.analysis.forecast.fitted_terms import NUM, Draws, LocalTime, Ranks, line, middle, spread
+from scalecard.analysis.forecast.network import Fitted, Layout, layout_of
 from scalecard.records.record import Record, Result
-from scalecard.records.strategies import SINGLE, Collective, Strategy
+from scalecard.records.strategies import DDP, SINGLE, Collective, Strategy
 
-
-@dataclass(frozen=True, order=True)
-class Layout:
-    """So many devices in all, on so many nodes."""
-
-    devices: int
-    nodes: int = 1
+SCALINGS = ("strong", "weak")
+# Before seeing any: level, slope per doubling, and the power of ranks per core: 1 if nothing else uses the cores.
+COMPANY = ((0.0, 0.05), (0.0, 0.008), (0.8, 0.4))
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """One workload's records of `strategies`, and the collectives of the machine; `num_micro` is a pipeline's most."""
+    """One workload's records of `strategies`, and the collectives of the machine; `num_micro` is a pipeline's most.
+
+    `per_node` devices are on a node of which is forecast.
+    """
 
     name: str
     strategies: Result
     collectives: Mapping[Collective, list[Record]]
     num_micro: int
+    per_node: int
 
     @property
     def single(self) -> Record | None:
@@ -41,22 +45,17 @@ class Workload:
         """In which it was trained."""
         return strategy_choice.precision(self.strategies, self.name)
 
-    @property
-    def local(self) -> list[Record]:
-        """Steps of one device with smaller batches, the smallest first."""
-        return sorted(self.strategies.select("local_time", workload=self.name), key=batch_of)
-
     def steps(self, strategy: Strategy, scaling: str) -> dict[Layout, Record]:
         """The measured steps, those of the largest number of devices last."""
         found = self.strategies.select("step_time", workload=self.name, strategy=strategy.name, scaling=scaling)
-        return dict(sorted((layout_of(record), record) for record in on_whole_nodes(found, self.per_node)))
+        return dict(sorted((layout_of(record), record) for record in on_whole_nodes(found, self.measured_per_node)))
 
     def others(self, metric: str, record: Record) -> list[Record]:
         """The parts of a step, such as its ranks' own times: records of another metric whose case has the step's."""
         return self.strategies.select(metric, **step_records.place(record))
 
     @cached_property
-    def per_node(self) -> int:
+    def measured_per_node(self) -> int:
         """The most devices of one node that anything was timed on."""
         return most_within(self.strategies.select("step_time"))
 
@@ -64,7 +63,7 @@ class Workload:
     def largest(self) -> Layout:
         """On which nothing is fitted."""
         found = self.strategies.select("step_time", workload=self.name)
-        return max((layout_of(record) for record in on_whole_nodes(found, self.per_node)), default=Layout(1))
+        return max((layout_of(record) for record in on_whole_nodes(found, self.measured_per_node)), default=Layout(1))
 
     def fitted(self, found: Mapping[Layout, Record]) -> dict[Layout, Record]:
         """Of records by layout, those that a step may be fitted to."""
@@ -80,16 +79,98 @@ class Workload:
         fewer = [r for r in found if layout_of(r).devices < self.largest.devices]
         return fewer or found
 
+    @cached_property
+    def local(self) -> LocalTime:
+        """One device by itself, with its whole batch and with smaller ones."""
+        found = self.strategies.select("local_time", workload=self.name)
+        if self.single and batch_of(self.single) not in map(batch_of, found):
+            found.append(self.single)
+        return LocalTime.of({batch_of(record): record for record in found})
 
-def workloads(results: Mapping[str, Result]) -> list[Workload]:
-    """Of one platform's results by experiment; empty without `strategies`."""
+    @cached_property
+    def batch(self) -> int:
+        assert self.single is not None
+        return batch_of(self.single)
+
+    @cached_property
+    def ranks(self) -> dict[str, Ranks]:
+        """By scaling, from DDP's ranks without synchronising, on the most devices that may be used."""
+        made = {}
+        for scaling in SCALINGS:
+            found = self.parts(self.steps(DDP, scaling))
+            made[scaling] = Ranks.of(self.others("rank_time", found[max(found)]) if found else [])
+        return made
+
+    @cached_property
+    def company(self) -> Draws:
+        """Of the logarithm of what a rank takes longer in company: level, slope per doubling, crowding; [NUM, 3]."""
+        seen = list[tuple[float, ...]]()
+        for scaling in SCALINGS:
+            for layout, step in self.parts(self.steps(DDP, scaling)).items():
+                for own in self.others("unsynchronised_time", step):
+                    alone = self.local.at(batch_of(step) / layout.devices) * self.ranks[scaling].slowest(layout.devices)
+                    ratio = own.median / middle(alone)
+                    if not np.isnan(ratio):  # no smaller batch was timed alone
+                        sigma = float(np.hypot(spread(own), np.std(np.log(alone)))) + 0.002
+                        seen.append((*self._company_of(layout.devices), np.log(ratio), sigma))
+        table = np.array(seen).reshape(-1, 4)
+        return line(table[:, :2], table[:, 2], table[:, 3], COMPANY, "company", self.name)
+
+    def _company_of(self, devices: int) -> tuple[float, float]:
+        """(doublings from two devices on, within a node: other nodes are no company; log of CPU ranks per core)."""
+        cores = self.strategies.environment["machine"]["cores"] if self.strategies.emulated else devices
+        return max(0.0, float(np.log2(min(devices, self.per_node) / 2))), float(np.log(max(1.0, devices / cores)))
+
+    def in_company(self, devices: int) -> Draws:
+        """How many times as long a rank takes as the device alone."""
+        if devices == 1:
+            return np.ones(NUM)
+        return np.asarray(np.exp(self.company @ (1.0, *self._company_of(devices))))
+
+    def crowded(self, devices: int) -> Draws:
+        """The part of it that is due to more ranks than cores."""
+        return np.asarray(np.exp(self.company[:, 2] * self._company_of(devices)[1]))
+
+    @cached_property
+    def fits(self) -> dict[Collective, list[dict[int, Fitted]]]:
+        """Of each collective those within a node, by devices, and those over nodes, by nodes."""
+        return {name: [self._fits(name, over) for over in (False, True)] for name in Collective}
+
+    def _fits(self, name: Collective, over: bool) -> dict[int, Fitted]:
+        found = sorted(self.exchanges(name, over_nodes=over), key=layout_of)
+        by_layout = by_key((layout_of(record), record) for record in found)
+        return {at.nodes if over else at.devices: Fitted.of(own, name.passes) for at, own in by_layout.items()}
+
+    @cached_property
+    def volume(self) -> tuple[float, float]:
+        """Bytes of all gradients, as they were counted (0: they were not), and how many all-reduces send them.
+
+        Of a step the bytes alone are counted, of the exchange by itself both.
+        """
+        select, name = self.strategies.select, self.name
+        for record in (*select("exchange_time", workload=name), *select("step_time", workload=name)):
+            size, calls = (step_records.counted(record, what) for what in ("all-reduced bytes", "all-reduces"))
+            if size:
+                return size, calls or 1.0
+        return 0.0, 1.0
+
+
+def workloads(results: Mapping[str, Result], devices_per_node: int | None) -> list[Workload]:
+    """Of one platform's results by experiment; empty without `strategies`.
+
+    Of measured nodes, as many devices are on each as they have; else as many as are asked for, or as there are.
+    """
     strategies = results.get("strategies")
     if strategies is None:
         return []
-    timed = [r.text("workload") for r in strategies.select("step_time") if "workload" in r.case]
+    timed = strategies.select("step_time")
     collectives = {name: _collectives(name, results) for name in Collective}
-    num_micro = int(strategies.spec.get("micro_batches", 1))
-    return [Workload(name, strategies, collectives, num_micro) for name in dict.fromkeys(timed)]
+    num_micro, here, made = int(strategies.spec.get("micro_batches", 1)), most_within(timed), list[Workload]()
+    for name in dict.fromkeys(record.text("workload") for record in timed if "workload" in record.case):
+        one = Workload(name, strategies, collectives, num_micro, here)
+        over = one.largest.nodes > 1
+        made.append(one if over else replace(one, per_node=max(here, devices_per_node or here)))
+    return made
 
 
 def _collectives(name: Collective, results: Mapping[str, Result]) -> list[Record]:
@@ -113,10 +194,6 @@ def on_whole_nodes(found: Sequence[Record], each: int) -> list[Record]:
         for record in found
         if (layout := layout_of(record)).devices > 1 and layout.nodes in (1, layout.devices / each)
     ]
-
-
-def layout_of(record: Record) -> Layout:
-    return Layout(record.integer("devices"), record.integer("nodes", 1))
 
 
 def batch_of(record: Record) -> int:

@@ -13,26 +13,28 @@ bubble          (p - 1)/m of the time that a stage computes, with p stages and m
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from scalecard.analysis.forecast.fitted_terms import SCALINGS, Overlap, Parts, Seen, overlap
-from scalecard.analysis.forecast.inputs import Layout, Workload
-from scalecard.analysis.forecast.monte_carlo import (
+from scalecard.analysis.forecast.fitted_terms import (
     NUM,
     Draws,
+    Overlap,
     Prior,
+    Seen,
     generator,
     line,
     log_normal,
     middle,
     of_ratio,
+    overlap,
     spread,
 )
-from scalecard.analysis.forecast.network import Exchange, Network
+from scalecard.analysis.forecast.inputs import SCALINGS, Workload
+from scalecard.analysis.forecast.network import Exchange, Layout, Network
 from scalecard.records.record import Record
 from scalecard.records.strategies import OUR_GPIPE, Among, Collective, Communication, Strategy
 
@@ -47,15 +49,10 @@ EXTRA, IF_SHARDED = 0.01, 0.05  # of computing, that exchanging adds, before see
 class Model(ABC):
     """One workload, strategy and scaling."""
 
-    parts: Parts
+    workload: Workload
     network: Network
     strategy: Strategy
     scaling: str
-    _found: dict[int, Draws] = field(default_factory=dict, init=False)
-
-    @property
-    def workload(self) -> Workload:
-        return self.parts.workload
 
     @cached_property
     def steps(self) -> dict[Layout, Record]:
@@ -73,23 +70,18 @@ class Model(ABC):
 
     def whole(self, devices: int) -> int:
         """The batch of all devices together."""
-        return self.parts.batch * (devices if self.scaling == "weak" else 1)
+        return self.workload.batch * (devices if self.scaling == "weak" else 1)
 
     def ideal(self, devices: int) -> Draws:
         """One device's time, divided if the batch is."""
-        return self.parts.local.at(self.parts.batch) / (devices if self.scaling == "strong" else 1)
+        return self.workload.local.at(self.workload.batch) / (devices if self.scaling == "strong" else 1)
 
     def layout(self, devices: int) -> Layout:
         """On as few nodes as hold them."""
-        return Layout(devices, -(-devices // self.parts.per_node))
+        return Layout(devices, -(-devices // self.workload.per_node))
 
     def seconds(self, devices: int) -> Draws:
         """Draws of a step."""
-        if devices not in self._found:
-            self._found[devices] = self._seconds(devices)
-        return self._found[devices]
-
-    def _seconds(self, devices: int) -> Draws:
         total: Draws = np.sum(list(self.terms(devices).values()), axis=0)
         return total * self.missed(devices)
 
@@ -125,14 +117,12 @@ class DataParallel(Model):
     @property
     def limit(self) -> int | None:
         """With strong scaling a sample for each."""
-        return self.parts.batch if self.scaling == "strong" else None
+        return self.workload.batch if self.scaling == "strong" else None
 
     @cached_property
     def exchanges(self) -> dict[Collective, Exchange]:
-        made = {}
-        for name, fits in self.parts.fits.items():
-            made[name] = Exchange(name.passes, fits[False], fits[True], self.parts.per_node, self.network)
-        return made
+        fits = self.workload.fits.items()
+        return {name: Exchange(name.passes, *own, self.workload.per_node, self.network) for name, own in fits}
 
     def exchanged(self, layout: Layout, precision: str | None = None) -> Draws:
         """Seconds of all collectives of a step, by themselves; in the workload's own precision if none is named."""
@@ -142,21 +132,21 @@ class DataParallel(Model):
 
     def _alone(self, one: Communication, layout: Layout, precision: str) -> Draws:
         """One of these. If halves of an all-reduce were not measured, each takes half of its time."""
-        size, calls = self.parts.volume
+        size, calls = self.workload.volume
         size *= one.bytes_ratio(precision)
         whole, exchange = self.exchanges[Collective.ALL_REDUCE], self.exchanges[one.collective]
         if one.among is Among.REPLICAS:  # which are nodes
             return exchange.between_nodes(size, layout.nodes)
         if one.among is Among.REPLICA:
-            layout = Layout(min(layout.devices, self.parts.per_node))
+            layout = Layout(min(layout.devices, self.workload.per_node))
         if exchange is whole:
             return calls * whole.seconds(size / calls, layout)
         return exchange.seconds(size, layout) if exchange.known else whole.seconds(size, layout) / 2
 
     def computes(self, devices: int) -> Draws:
         """The slowest rank, without exchanging."""
-        each = self.parts.local.at(self.whole(devices) / devices)
-        return each * self.parts.in_company(devices) * self.parts.ranks[self.scaling].slowest(devices)
+        each = self.workload.local.at(self.whole(devices) / devices)
+        return each * self.workload.in_company(devices) * self.workload.ranks[self.scaling].slowest(devices)
 
     def in_precision(self, precision: str, ratio: Draws, devices: int) -> Draws:
         """Computing at the other pace, and the other precision's bytes."""
@@ -170,7 +160,7 @@ class DataParallel(Model):
         seen = [one for scaling in SCALINGS for one in replace(self, scaling=scaling)._seen()]
         sharded = self.strategy.times(Collective.ALL_GATHER)
         name, extra = f"{self.workload.name}, {self.strategy.name}", IF_SHARDED if sharded else EXTRA
-        return overlap(seen, extra=extra, name=name, on_cpu=self.parts.on_cpu)
+        return overlap(seen, extra=extra, name=name, on_cpu=self.workload.strategies.emulated)
 
     def _seen(self) -> list[Seen]:
         """DDP beside the same ranks in the same rounds without exchanging; others beside what ranks compute."""
@@ -188,9 +178,9 @@ class DataParallel(Model):
         return found
 
     def terms(self, devices: int) -> Terms:
-        ideal, alone = self.ideal(devices), self.parts.local.at(self.whole(devices) / devices)
-        in_company = alone * self.parts.in_company(devices)
-        computes = in_company * self.parts.ranks[self.scaling].slowest(devices)
+        ideal, alone = self.ideal(devices), self.workload.local.at(self.whole(devices) / devices)
+        in_company = alone * self.workload.in_company(devices)
+        computes = in_company * self.workload.ranks[self.scaling].slowest(devices)
         waits = self.overlap.waits(computes, self.exchanged(self.layout(devices))) if devices > 1 else np.zeros(NUM)
         return {
             "ideal": ideal,
@@ -218,7 +208,7 @@ class Pipeline(Model):
     def computes(self, devices: int) -> Draws:
         """What each of equal stages computes in a step."""
         micros = self.micro_batches(devices)
-        return micros * self.parts.local.at(self.whole(devices) / micros) / devices * self.parts.crowded(devices)
+        return micros * self.workload.local.at(self.whole(devices) / micros) / devices * self.workload.crowded(devices)
 
     def played(self, devices: int) -> Draws:
         """A step of equal stages that hand over in no time."""
@@ -270,7 +260,7 @@ class Pipeline(Model):
         """(level, slope) of measured steps over what the stages as they are would take."""
         steps = self.known.items()
         seen = [(at.devices, r.median / middle(self.staged(at.devices)), spread(r)) for at, r in steps]
-        return self._line(seen, self.HANDED_ON_CPU if self.parts.on_cpu else self.HANDED)
+        return self._line(seen, self.HANDED_ON_CPU if self.workload.strategies.emulated else self.HANDED)
 
     def _at(self, trend: Draws, devices: int) -> Draws:
         """Beyond the devices that it was fitted to, a trend goes on for a part of its slope that nobody knows.

@@ -15,13 +15,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalecard.analysis.forecast.inputs import Layout, layout_of
-from scalecard.analysis.forecast.monte_carlo import NUM, Draws, generator, line, log_normal, of_record
+from scalecard.analysis import by_key
+from scalecard.analysis.forecast.fitted_terms import NUM, Draws, generator, line, log_normal, of_record
 from scalecard.records.record import Record
 
 TREND = (0.0, 0.05)  # of the logarithm of a rate per doubling of n: mean and standard deviation before seeing any
 OUTLIER = 0.1  # a relative residual from which on a size counts for less
 USED = (0.75, 0.95)  # the share of a network's line rate that reaches the ring
+
+
+@dataclass(frozen=True, order=True)
+class Layout:
+    """So many devices in all, on so many nodes."""
+
+    devices: int
+    nodes: int = 1
+
+
+def layout_of(record: Record) -> Layout:
+    return Layout(record.integer("devices"), record.integer("nodes", 1))
 
 
 @dataclass(frozen=True)
@@ -44,10 +56,9 @@ class Fitted:
     @classmethod
     def of(cls, records: Sequence[Record], passes: int) -> "Fitted":
         """Robust least squares of relative errors, reweighted ten times; neither part is negative."""
-        drawn: dict[float, list[Draws]] = {}
-        for record in records:  # a size may have been timed by two experiments
-            drawn.setdefault(float(record.integer("bytes")), []).append(of_record(record))
+        drawn = by_key((float(record.integer("bytes")), of_record(record)) for record in records)
         sizes = np.array(sorted(drawn))
+        # A size may have been timed by two experiments.
         times = np.stack([np.exp(np.mean(np.log(drawn[size]), axis=0)) for size in sizes], axis=1)
         devices = layout_of(records[0]).devices
         wire = passes * (devices - 1) / devices * sizes

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from scalecard import progress
 from scalecard.analysis import by_key, formatting
 from scalecard.analysis.forecast import forecast as numbers
+from scalecard.analysis.forecast.fitted_terms import band, middle
 from scalecard.analysis.forecast.forecast import (
     Forecast,
     HeldOut,
@@ -30,7 +31,6 @@ from scalecard.analysis.forecast.forecast import (
     without_a_model,
 )
 from scalecard.analysis.forecast.model import PRESETS, Settings
-from scalecard.analysis.forecast.monte_carlo import band, middle
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
