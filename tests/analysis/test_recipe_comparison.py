@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.recipe_comparison import RecipeRun, best_by_recipe, recipe_runs
-from scalecard.analysis.strategy_choice import precision
+from scalecard.analysis.strategy_choice import StrategyRun, best_by_recipe, precision, recipe_runs
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import OTHER_RECIPE
@@ -54,12 +53,12 @@ def of(make_result: Make, records: Sequence[Record]) -> Result:
     return result
 
 
-def runs(make_result: Make, *records: Record) -> list[RecipeRun]:
+def runs(make_result: Make, *records: Record) -> list[StrategyRun]:
     return recipe_runs(of(make_result, records), "gpt")
 
 
-def named(found: Sequence[RecipeRun]) -> list[tuple[str, str, int, bool]]:
-    return [(one.run.precision, one.run.strategy, one.run.devices, one.own) for one in found]
+def named(found: Sequence[StrategyRun]) -> list[tuple[str, str, int, bool]]:
+    return [(one.precision, one.strategy, one.devices, one.own) for one in found]
 
 
 def test_every_recipe_by_what_was_timed_of_all_the_fastest_first(make_result: Make) -> None:
@@ -83,8 +82,8 @@ def test_nothing_is_compared_with_itself(make_result: Make) -> None:
 def test_the_best_strategy_flips_where_each_is_surely_slower_by_the_other_recipe(make_result: Make) -> None:
     """With recomputed blocks it is the same one."""
     mine, *others = best_by_recipe(runs(make_result, *IN_BF16, *IN_FLOAT32, *RECOMPUTED))
-    assert (mine.one.own, mine.one.run.strategy) == (True, "FSDP gradients")
-    assert [(each.one.recipe, each.one.run.strategy, each.flips(mine)) for each in others] == [
+    assert (mine.best.own, mine.best.strategy) == (True, "FSDP gradients")
+    assert [(each.best.recipe, each.best.strategy, each.flips(mine)) for each in others] == [
         (("bf16", "blocks"), "FSDP gradients", False),
         (("float32", "none"), "DDP", True),
     ]

@@ -63,8 +63,8 @@ def test_a_failed_case_is_found_in_what_an_experiment_prints(counts: str, caught
 
 
 def test_the_tests_of_a_module_in_a_folder_of_a_room_come_before_the_rooms() -> None:
-    mutant = next(entry for entry in ENTRIES if entry.file == "analysis/forecast/fitted_terms.py").mutant()
+    mutant = next(entry for entry in ENTRIES if entry.file == "analysis/health/rates.py").mutant()
     found = {path.name: nearness(path, mutant) for path in (entries.ROOT / "tests" / "analysis").rglob("test_*.py")}
-    assert found["test_forecast_parts.py"] == 1, "it imports the module"
-    assert found["test_forecast.py"] == 2
+    assert found["test_health_numbers.py"] == 1, "it imports the module"
+    assert found["test_health_nodes.py"] == 2
     assert found["test_limits.py"] == 3

@@ -1,6 +1,8 @@
 """Which strategy to use for a workload: what each reached, the best, the runner-up, and what to avoid.
 
-Also where scaling collapses, and what became slower with more devices than on one or on fewer.
+Also where scaling collapses, what became slower with more devices than on one or on fewer, and whether the best
+changes by another recipe. Strategies of one recipe were timed in the same rounds. Those of two recipes were not, so
+that drift of the machine comes between them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,14 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from scalecard.analysis import formatting
-from scalecard.analysis.step_records import single
+from scalecard.analysis import by_key, formatting, step_records
 from scalecard.progress import counted
 from scalecard.records import strategies
 from scalecard.records.axes import BASELINE
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import FSDP_OFFLOAD, Family
+from scalecard.records.strategies import FSDP_OFFLOAD, OTHER_RECIPE, Family
 
 FITS, TOO_LARGE, UNABLE, LOST, LATE = "fits", "does not fit", "cannot be used", "failed", "no time"
 COLLAPSED = 0.5  # of a device's full rate
@@ -27,11 +28,14 @@ HALF = 2.0  # times as long as the one that is recommended: what is to be avoide
 class StrategyRun:
     """A strategy on a number of devices, and what became of it: `step` has its times, or says why there are none.
 
-    `alone` is one device with the batch that it has by itself; None if that was not timed.
+    `alone` is one device with the batch that it has by itself; None if that was not timed. `memory` of the fullest
+    device is in bytes, `largest` the most samples on each; 0 if not known.
     """
 
     step: Record
     alone: Record | None
+    memory: float = 0.0
+    largest: float = 0.0
 
     @property
     def workload(self) -> str:
@@ -45,6 +49,16 @@ class StrategyRun:
     def precision(self) -> str:
         """In which products are computed."""
         return self.step.text("precision", BASELINE)
+
+    @property
+    def recipe(self) -> tuple[str, str]:
+        """The precision, and what is recomputed."""
+        return self.precision, self.step.text("checkpointing", "none")
+
+    @property
+    def own(self) -> bool:
+        """Whether that is the workload's own recipe."""
+        return self.step.metric == "step_time"
 
     @property
     def devices(self) -> int:
@@ -117,6 +131,19 @@ class StrategyRun:
         """Time per sample or token, over another's."""
         return formatting.scaled(self.step.over(other.step), other.units / self.units)
 
+    def is_dominated_by(self, other: "StrategyRun") -> bool:
+        """Whether that one is surely faster on as many devices, needs no more memory, and lets the batch grow as far.
+
+        Where memory is not known, whether it is surely faster by the same recipe.
+        """
+        if self.memory and other.memory:
+            known = self.largest and other.largest
+            beaten = self.memory >= other.memory and not (known and self.largest > other.largest)
+        else:
+            beaten = self.recipe == other.recipe
+        able = beaten and self.devices == other.devices and self.rate < other.rate
+        return able and self.time_over(other).verdict == "slower"
+
 
 def on(devices: int, nodes: int = 1) -> str:
     """'8 devices', '1 device' or '8 devices on 2 nodes'."""
@@ -136,16 +163,41 @@ def recipe(result: Result, workload: str) -> Mapping[str, Any]:
 
 def precision(result: Result, workload: str) -> str:
     """In which it was trained: where the recipe leaves it to the device, only the records by that recipe tell."""
-    others = strategies.OTHER_RECIPE.values()
+    others = OTHER_RECIPE.values()
     own = (record for record in result.records if record.metric not in others and record.matches(workload=workload))
     return next((record.text("precision") for record in own if "precision" in record.case), BASELINE)
 
 
 @lru_cache(maxsize=16)
 def strategy_runs(result: Result, workload: str) -> list[StrategyRun]:
-    """Everything that was tried for a workload."""
-    alone = single(result, workload)
-    return [StrategyRun(r, alone) for r in result.records if r.metric == "step_time" and r.matches(workload=workload)]
+    """Everything that was tried for a workload by its own recipe."""
+    return _runs(result, workload, "step_time")
+
+
+def _runs(result: Result, workload: str, metric: str) -> list[StrategyRun]:
+    alone, found = step_records.single(result, workload), list[StrategyRun]()
+    for step in (record for record in result.records if record.metric == metric and record.matches(workload=workload)):
+        peak, most = step_records.memory(result, step), step_records.largest_batch(result, step)
+        found.append(StrategyRun(step, alone, peak.median if peak else 0.0, most.median if most else 0.0))
+    return found
+
+
+def recipe_runs(result: Result, workload: str) -> list[StrategyRun]:
+    """Those on the most devices first, and of them the fastest; empty if it was trained by no recipe but its own.
+
+    Of its own what was also measured by the others: on one device and on all of a node, by ranks, at their scaling.
+    """
+    others = [run for run in _runs(result, workload, OTHER_RECIPE["step_time"]) if run.fits]
+    places = {(run.devices, run.scaling) for run in others}
+    own = [
+        run
+        for run in strategy_runs(result, workload)
+        if run.fits
+        and run.nodes == 1
+        and (run.devices, run.scaling) in places
+        and (run.devices == 1 or strategies.of(run.strategy).on_ranks)
+    ]
+    return sorted((*own, *others) if own else (), key=lambda run: (-run.devices, -run.rate))
 
 
 def timed(found: Sequence[StrategyRun], scaling: str) -> list[StrategyRun]:
@@ -212,15 +264,11 @@ def batches(result: Result, workload: str, found: Sequence[StrategyRun]) -> Batc
 
 def _alone(result: Result, workload: str) -> list[Point]:
     """The rate with fewer samples over the rate with all of them, in the same rounds."""
-    whole = single(result, workload)
-    if whole is None:
-        return []
-    found = []
-    for record in result.select("local_time", workload=workload):
-        if record.case["batch_size"] != whole.case["batch_size"]:
-            share = formatting.scaled(
-                formatting.speedup(record, whole), record.integer("units") / whole.integer("units")
-            )
+    found, whole = list[Point](), step_records.single(result, workload)
+    for record in result.select("local_time", workload=workload) if whole else ():
+        if whole and record.case["batch_size"] != whole.case["batch_size"]:
+            units = record.integer("units") / whole.integer("units")
+            share = formatting.scaled(formatting.speedup(record, whole), units)
             found.append(Point(record.integer("batch_size"), share, "one device alone"))
     return found
 
@@ -246,6 +294,14 @@ class Choice:
         """Whether several devices are clearly faster than one."""
         return self.best.devices > 1 and all(run.devices > 1 for run in self.tied)
 
+    def flips(self, own: "Choice") -> bool:
+        """Whether the best of each of two recipes is surely slower than the other one's by the other's recipe."""
+        return self.beats(own.best) and own.beats(self.best)
+
+    def beats(self, run: StrategyRun) -> bool:
+        """Whether that strategy is surely slower than the best here."""
+        return any(one.strategy == run.strategy and ratio.verdict == "slower" for one, ratio in self.others)
+
 
 def choose(found: Sequence[StrategyRun], scaling: str) -> Choice | None:
     """The highest rate at a scaling; of those within 1 % of it, the one on the fewest devices. None if none was timed.
@@ -259,6 +315,15 @@ def choose(found: Sequence[StrategyRun], scaling: str) -> Choice | None:
     best = min(same, key=lambda run: (run.devices, -run.rate))
     others = [(run, run.time_over(best)) for run in able if run is not best]
     return Choice(best, others)
+
+
+def best_by_recipe(found: Sequence[StrategyRun]) -> Iterator[Choice]:
+    """Among `recipe_runs` on the most devices: the workload's own recipe first, then the others by their fastest."""
+    most = [run for run in found if run.devices == found[0].devices]
+    most.sort(key=lambda run: not run.own)
+    for own in by_key((run.recipe, run) for run in most).values():
+        if choice := choose(own, own[0].scaling):
+            yield choice
 
 
 def avoid(found: Sequence[StrategyRun]) -> list[tuple[StrategyRun, str]]:

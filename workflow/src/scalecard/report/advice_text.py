@@ -6,16 +6,17 @@ from dataclasses import replace
 from scalecard.analysis import by_key, formatting
 from scalecard.analysis.default_settings import Change, best, changes
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.recipe_comparison import best_by_recipe, recipe_runs
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,
     StrategyRun,
     avoid,
     batches,
+    best_by_recipe,
     choose,
     fewest,
     on,
+    recipe_runs,
     strategy_runs,
     timed,
     workloads,
@@ -110,21 +111,21 @@ def _batch(result: Result, workload: str, found: list[StrategyRun]) -> Iterator[
 def _recipes(result: Result, workload: str) -> Iterator[Finding]:
     """By each other recipe its best strategy beside the best by the workload's own; and whether that one changes."""
     found = list(best_by_recipe(recipe_runs(result, workload)))
-    if len(found) < 2 or not found[0].one.own:
+    if len(found) < 2 or not found[0].best.own:
         return
     own, *others = found
-    run, parts = own.one.run, list[str]()
-    for each in others:
-        time = f"{formatting.factor(each.one.run.time_over(run))} the time"
-        share = formatting.percent(each.one.memory / own.one.memory) if each.one.memory and own.one.memory else ""
+    run, parts = own.best, list[str]()
+    for one in (each.best for each in others):
+        time = f"{formatting.factor(one.time_over(run))} the time"
+        share = formatting.percent(one.memory / run.memory) if one.memory and run.memory else ""
         needs = f"{time} and {share} of the memory" if share else time
-        by = f" (by {each.one.run.strategy})" if run.devices > 1 else ""
-        parts.append(f"{strategies.in_words(*each.one.recipe)} needs {needs}{by}")
+        by = f" (by {one.strategy})" if run.devices > 1 else ""
+        parts.append(f"{strategies.in_words(*one.recipe)} needs {needs}{by}")
     where = f"{run.where} with {_samples(run.batch / run.devices)}" + (" on each" if run.devices > 1 else "")
     text = f"beside {where}, {'; '.join(parts)}"
     for each in (each for each in others if each.flips(own)):
-        theirs, ours = (strategies.in_words(*which.one.recipe) for which in (each, own))
-        text += f"; in {theirs} {each.one.run.strategy} would be the fastest, and in {ours} it is {run.strategy}"
+        theirs, ours = (strategies.in_words(*which.best.recipe) for which in (each, own))
+        text += f"; in {theirs} {each.best.strategy} would be the fastest, and in {ours} it is {run.strategy}"
     yield Finding(text=text, topic=Topic.RECIPES)
 
 

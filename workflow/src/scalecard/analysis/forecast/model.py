@@ -121,8 +121,8 @@ class DataParallel(Model):
 
     @cached_property
     def exchanges(self) -> dict[Collective, Exchange]:
-        fits = self.workload.fits.items()
-        return {name: Exchange(name.passes, *own, self.workload.per_node, self.network) for name, own in fits}
+        per_node, fits = self.workload.per_node, self.workload.fits.items()
+        return {name: Exchange(name.passes, within, over, per_node, self.network) for name, (within, over) in fits}
 
     def exchanged(self, layout: Layout, precision: str | None = None) -> Draws:
         """Seconds of all collectives of a step, by themselves; in the workload's own precision if none is named."""

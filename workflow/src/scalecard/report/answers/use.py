@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting
 from scalecard.analysis.default_settings import Change, changes
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.recipe_comparison import RecipeRun, recipe_runs
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,
@@ -24,6 +23,7 @@ from scalecard.analysis.strategy_choice import (
     batches,
     choose,
     fewest,
+    recipe_runs,
     strategy_runs,
     timed,
     workloads,
@@ -164,10 +164,10 @@ def _recipes(result: Result) -> list[Table]:
     kept, beaten = list[Row](), list[Row]()
     for name in workloads(result):
         found = recipe_runs(result, name)
-        fastest = {one.run.devices: one for one in reversed(found)}.values()
-        for one in found:
-            rows = beaten if any(one.is_dominated_by(other) for other in found) else kept
-            rows.append(_of_recipe(result, one) | {"Fastest": "yes" * (one in fastest)})
+        fastest = {run.devices: run for run in reversed(found)}.values()
+        for run in found:
+            rows = beaten if any(run.is_dominated_by(other) for other in found) else kept
+            rows.append(_of_recipe(result, run) | {"Fastest": "yes" * (run in fastest)})
     note = "Gain: the rate over one device's by the workload's own recipe. "
     beats = (
         "What is surely slower than another one here has a table of its own, unless it needs less memory or lets the"
@@ -177,12 +177,11 @@ def _recipes(result: Result) -> list[Table]:
     return [replace(table.filled(), note=table.note) for table in tables if table.rows]
 
 
-def _of_recipe(result: Result, one: RecipeRun) -> Row:
-    run, (precision, recomputed) = one.run, one.recipe
+def _of_recipe(result: Result, run: StrategyRun) -> Row:
     gain = Cell(formatting.factor(run.gain), run.gain.value) if run.gain else EMPTY
     return {
         "Workload": run.workload,
-        "Recipe": strategies.in_words(precision, recomputed) + " (its own)" * one.own,
+        "Recipe": strategies.in_words(*run.recipe) + " (its own)" * run.own,
         "Strategy": run.strategy,
         "Devices": strategies.devices_cell(run.devices, run.nodes),
         "Samples on each": Cell(f"{run.batch / run.devices:g}", run.batch / run.devices),
