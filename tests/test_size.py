@@ -13,7 +13,6 @@ SHORT = {
     "__main__.py": "Python's name for it",
     "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
     "benchmarks/training/tutorial_variants.py": "an edit of a pipeline does not measure hybrid again",
-    "analysis/epoch_parts.py": "one fact, of one experiment",
     "distributed/layout.py": "the workflow asks it without torch",
     "distributed/rank_server.py": "imported by the fork server, and by the ranks in it",
     "exports/write_exports.py": "the list of all formats",

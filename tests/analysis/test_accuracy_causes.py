@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from scalecard.analysis.accuracy_causes import Cause, causes, growing_with_devices, textbook_runs
+from scalecard.analysis.textbook_epochs import Cause, causes, growing_with_devices, textbook_runs
 from scalecard.records.axes import PRINTED, Case, Start, rate_for
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import dp_concise

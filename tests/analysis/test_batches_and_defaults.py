@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis.default_settings import Change, best, changes
+from scalecard.analysis.setting_gains import Change, best, changes
 from scalecard.analysis.strategy_choice import Batches, batches, strategy_runs
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result

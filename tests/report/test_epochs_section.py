@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from matplotlib import pyplot as plt
-from scalecard.analysis.epoch_parts import epoch_parts
+from scalecard.analysis.textbook_epochs import epoch_parts
 from scalecard.figures import points
 from scalecard.records.axes import Way
 from scalecard.records.record import Record, Result

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis import step_records, tuning_results
+from scalecard.analysis import setting_gains, step_records
 from scalecard.records.axes import Case, combination, rungs_of
 from scalecard.records.record import Count, Record, Result, Telemetry
 from scalecard.report.section import Section
@@ -80,7 +80,7 @@ def test_what_is_found(result: Result) -> None:
 
 
 def test_a_ladder_tells_apart_what_stands_alone_and_on_others(result: Result) -> None:
-    single, several = tuning_results.ladders(result)
+    single, several = setting_gains.ladders(result)
     assert (single.devices, several.devices) == (1, 4)
     assert [combination(record.case) for record in single.alone] == ["bf16", "compile", "fused", "graphs"]
     assert [combination(record.case) for record in single.cumulative] == ["bf16", "bf16 + compile"]
@@ -93,7 +93,7 @@ def test_of_a_recipe_in_bf16_everything_is_told_beside_its_plain_step(result: Re
     made = [record for record in result.records if "bf16" in record.case]
     made += [step("bf16", "fused", seconds=0.055), step("bf16", "compile", "fused", seconds=0.038)]
     found = replace(result, records=made)
-    single, several = tuning_results.ladders(found)
+    single, several = setting_gains.ladders(found)
     assert (single.name, several.name) == ("bf16", "bf16")
     assert [combination(record.case) for record in single.alone] == ["bf16 + compile", "bf16 + fused"]
     assert [combination(record.case) for record in single.cumulative] == ["bf16 + compile", "bf16 + compile + fused"]
@@ -113,7 +113,7 @@ def test_without_the_plain_step_there_is_no_ladder(result: Result) -> None:
     """Which one of several is the plain one, nobody could tell."""
     alone = [record for record in result.records if combination(record.case) in ("bf16", "fused", "graphs")]
     one = [record for record in alone if record.matches(devices=1)]
-    assert list(tuning_results.ladders(replace(result, records=one))) == []
+    assert list(setting_gains.ladders(replace(result, records=one))) == []
 
 
 def test_if_nothing_helps_that_is_said(result: Result) -> None:

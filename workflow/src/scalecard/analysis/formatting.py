@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from scalecard.progress import counted
 from scalecard.records.axes import IN_BYTES, Case, axis_label
@@ -19,6 +19,8 @@ MODELS = {
     "resnet26_quarter": "quarter-width ResNet-26",
 }
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+FLOPS = (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
 
 
 def of(value: float, unit: str) -> str:
@@ -95,10 +97,7 @@ def of_seconds(value: float) -> tuple[str, float]:
 def count_bytes(value: object) -> str:
     """Binary units: '4 KiB'."""
     assert isinstance(value, int | float)
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value >= scale:
-            return f"{_digits(value / scale)} {unit}"
-    return f"{value:g} B"
+    return _counted(value, BYTES, "B")
 
 
 def byte_rate(value: float) -> str:
@@ -108,10 +107,12 @@ def byte_rate(value: float) -> str:
 
 def count_flops(value: float) -> str:
     """Operations with a decimal prefix: '7.98 GFLOP'."""
-    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= scale:
-            return f"{_digits(value / scale)} {prefix}FLOP"
-    return f"{value:g} FLOP"
+    return _counted(value, FLOPS, "FLOP")
+
+
+def _counted(value: float, units: Sequence[tuple[str, float]], one: str) -> str:
+    fitting = next(((unit, scale) for unit, scale in units if value >= scale), None)
+    return f"{_digits(value / fitting[1])} {fitting[0]}" if fitting else f"{value:g} {one}"
 
 
 def count(value: float) -> str:
@@ -187,18 +188,20 @@ def accuracy_error(one: float, other: float, images: int) -> float:
 
 def time(record: Record) -> str:
     """'12.3 ms (12.1 to 12.6)': the median and its 95 % interval, or 'n = 4' without one."""
-    text = seconds(record.median)
-    if record.interval is None:
-        return f"{text} (n = {record.num_samples})"
-    return f"{text} ({seconds(record.interval.low)} to {seconds(record.interval.high)})"
+    return _with_interval(record, seconds)
 
 
 def rate(record: Record, amount: float) -> str:
     """`amount` per sample's time, as a rate: '26.1 (25.9 to 26.2)'."""
-    text = number(amount / record.median)
+    return _with_interval(record, lambda seconds: number(amount / seconds), falling=True)
+
+
+def _with_interval(record: Record, text: Callable[[float], str], *, falling: bool = False) -> str:
+    """The median and its interval in words; `falling` if a larger sample is a smaller value."""
     if record.interval is None:
-        return f"{text} (n = {record.num_samples})"
-    return f"{text} ({number(amount / record.interval.high)} to {number(amount / record.interval.low)})"
+        return f"{text(record.median)} (n = {record.num_samples})"
+    low, high = text(record.interval.low), text(record.interval.high)
+    return f"{text(record.median)} ({high} to {low})" if falling else f"{text(record.median)} ({low} to {high})"
 
 
 def speedup(new: Record, old: Record) -> Ratio:
@@ -255,8 +258,7 @@ def reason(result: Result, metric: str) -> str:
 
 def spans(records: Sequence[Record]) -> list[int | None]:
     """The numbers of nodes these were measured over: None (within one), then 2 and more."""
-    found = {_number(r.case["nodes"]) for r in records if r.case.get("nodes")}
-    return [None] * any(r.case.get("nodes") is None for r in records) + [int(number) for number in sorted(found)]
+    return [nodes if nodes > 1 else None for nodes in sorted({record.integer("nodes", 1) for record in records})]
 
 
 def over_nodes(nodes: int | None) -> str:
@@ -266,10 +268,5 @@ def over_nodes(nodes: int | None) -> str:
 
 def largest(records: Sequence[Record], axis: str) -> list[Record]:
     """The records at the largest value of an axis."""
-    top = max((_number(r.case[axis]) for r in records), default=0.0)
-    return [r for r in records if _number(r.case[axis]) == top]
-
-
-def _number(value: object) -> float:
-    assert isinstance(value, int | float)
-    return float(value)
+    top = max((record.integer(axis) for record in records), default=0)
+    return [record for record in records if record.case[axis] == top]

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from scalecard.analysis import by_key
 from scalecard.hardware.machine import from_facts
 from scalecard.records.files import InvalidResult, load, refuse_mixed_machines
 from scalecard.records.record import Result
@@ -45,9 +46,7 @@ class Gathered:
 
 def by_reason(left_out: Sequence[LeftOut]) -> list[tuple[str, str]]:
     """(what, reason) pairs: what is wrong with all files of a folder is said once."""
-    whats: dict[str, list[str]] = {}
-    for each in left_out:
-        whats.setdefault(each.reason, []).append(each.what)
+    whats = by_key((each.reason, each.what) for each in left_out)
     return [(", ".join(names), reason) for reason, names in whats.items()]
 
 

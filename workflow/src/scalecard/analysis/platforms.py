@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from scalecard.analysis import by_key
 from scalecard.hardware.machine import Machine, from_facts
 from scalecard.records.record import Result
 
@@ -53,11 +54,8 @@ def selection(results: Sequence[Result], show: Sequence[str] | None = None) -> l
 
     Without it, the latest ones of the first one's kind: beside emulated devices, GPUs have no case in common.
     """
-    latest: dict[str, datetime] = {}
-    for result in results:
-        finished = datetime.fromisoformat(result.finished)
-        latest[result.platform] = max(finished, latest.get(result.platform, finished))
-    here = results[0].platform
+    finished = by_key((result.platform, datetime.fromisoformat(result.finished)) for result in results)
+    here, latest = results[0].platform, {platform: max(moments) for platform, moments in finished.items()}
     alike = {result.platform for result in results if result.emulated == results[0].emulated}
     others = sorted(alike, key=lambda platform: latest[platform], reverse=True) if show is None else show
     chosen = [platform for platform in dict.fromkeys(others) if platform in latest and platform != here]

@@ -10,7 +10,7 @@ from statistics import median
 
 import scipy
 
-from scalecard.analysis import formatting
+from scalecard.analysis import by_key, formatting
 from scalecard.hardware.machine import from_facts
 from scalecard.progress import Activity, counted
 from scalecard.records.record import Reason, Record, Result, Slowdown
@@ -72,10 +72,7 @@ def days(results: Sequence[Result]) -> str:
 
 def warnings(results: Sequence[Result]) -> list[str]:
     """The warnings raised while these were measured, each once, with the names of its experiments."""
-    experiments: dict[str, list[str]] = {}
-    for result in results:
-        for warning in result.warnings:
-            experiments.setdefault(warning, []).append(result.experiment)
+    experiments = by_key((warning, result.experiment) for result in results for warning in result.warnings)
     return [f"{warning} ({', '.join(names)})" for warning, names in experiments.items()]
 
 

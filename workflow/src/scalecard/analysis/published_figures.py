@@ -9,8 +9,7 @@ from typing import Any, Literal
 import yaml
 
 FOLDER = Path(__file__).parents[3] / "reference"
-
-
+OF_ENTRIES = ("id", "metric", "value", "unit", "gpu", "gpus", "settings", "note", "includes", "over", "series")
 Part = Literal["loader", "synchronisation", "inputs"]  # of a published time, besides the work itself
 
 
@@ -29,10 +28,10 @@ class Entry:
     gpu: str | None
     gpus: int
     settings: dict[str, Any]
-    note: str
     source: str
     locator: str
     url: str
+    note: str = ""
     is_textbooks: bool = False
     includes: Sequence[Part] = ()
     over: str = ""
@@ -98,12 +97,10 @@ class GpuSpec:
     reached: dict[str, float]
     most: dict[str, float]
     mem_bw_gbs: float | None
-    pcie_one_way_gbs: float | None
     nvlink_one_way_gbs: float | None
     nvlinks: int | None
     host_link: str
     host_link_one_way_gbs: float | None
-    source: str
 
     @property
     def one_nvlink_gbs(self) -> float | None:
@@ -121,18 +118,16 @@ def published(experiment: str) -> list[Entry]:
     """The strict entries: those whose workload is the experiment's own."""
     data = _read("published.yaml")
     own = [entry for entry in data["entries"] if entry["experiment"] == experiment]
+    strict = [entry for entry in own if entry.get("comparability", "strict") == "strict"]
     return [
         Entry(
-            **{key: entry[key] for key in ("id", "metric", "value", "unit", "gpu", "gpus", "settings")},
-            **{key: entry[key] for key in ("includes", "over", "series") if key in entry},
-            note=entry.get("note", ""),
+            **{key: entry[key] for key in OF_ENTRIES if key in entry},
             source=(source := data["sources"][entry["source"]])["title"],
             locator=source["locator"],
             url=source["url"],
             is_textbooks=source.get("textbook", False),
         )
-        for entry in own
-        if entry.get("comparability", "strict") == "strict"
+        for entry in strict
     ]
 
 
@@ -175,11 +170,9 @@ def gpu_spec(name: str) -> GpuSpec | None:
                 reached=facts.get("reached", {}).get("shares", {}),
                 most=facts.get("reached", {}).get("most", {}),
                 mem_bw_gbs=facts["mem_bw_gbs"],
-                pcie_one_way_gbs=facts["pcie_one_way_gbs"],
                 nvlink_one_way_gbs=facts["gpu_link"]["one_way_gbs"],
                 nvlinks=facts["gpu_link"].get("links"),
                 host_link=facts.get("host_link", {}).get("kind", ""),
                 host_link_one_way_gbs=facts.get("host_link", {}).get("one_way_gbs"),
-                source=facts["source"],
             )
     return None

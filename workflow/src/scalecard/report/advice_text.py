@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scalecard.analysis import by_key, formatting
-from scalecard.analysis.default_settings import Change, best, changes
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.setting_gains import Change, best, changes
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,

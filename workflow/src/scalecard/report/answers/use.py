@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.default_settings import Change, changes
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.setting_gains import Change, changes
 from scalecard.analysis.strategy_choice import (
     TOO_LARGE,
     Choice,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting
-from scalecard.analysis.accuracy_causes import Cause, Step, causes, growing_with_devices, textbook_runs
 from scalecard.analysis.published_figures import Ours
+from scalecard.analysis.textbook_epochs import Cause, Step, causes, growing_with_devices, textbook_runs
 from scalecard.figures import charts, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result

@@ -13,8 +13,8 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.epoch_parts import EpochParts, epoch_parts
 from scalecard.analysis.published_figures import Ours
+from scalecard.analysis.textbook_epochs import EpochParts, epoch_parts
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.axes import WAYS, Way

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.published_figures import Ours
+from scalecard.analysis.setting_gains import Ladder, is_larger, ladders
 from scalecard.analysis.step_records import rate
-from scalecard.analysis.tuning_results import Ladder, is_larger, ladders
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of

@@ -1,4 +1,8 @@
-"""What makes the textbook's second run of ResNet-18 less accurate than its first: its changes, one after the other."""
+"""Epochs of the textbook's data parallelism: what makes up their time as it prints it, and their accuracy.
+
+The parts of the time are told by epochs that differ in one thing at a time. So are the causes that make its second run
+of ResNet-18 less accurate than its first: its changes, one after the other.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,8 +10,52 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from scalecard.analysis import formatting
-from scalecard.records.axes import PRINTED, Case, rate_for
+from scalecard.records.axes import PRINTED, rate_for
 from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval, Ratio
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochParts:
+    """An epoch as printed, one on resident images but as often synchronised, and ours, on as many devices.
+
+    They were timed in turn, so that shares of the first are of the same turns.
+    """
+
+    printed: Record
+    synchronised: Record
+    resident: Record
+
+    @property
+    def devices(self) -> int:
+        return self.printed.integer("devices")
+
+    @property
+    def loading(self) -> Ratio:
+        """The share that goes when the images are resident: what of loading them the training does not hide."""
+        left = self.synchronised.over(self.printed)
+        bounds = left.interval and Interval(1 - left.interval.high, 1 - left.interval.low)
+        return Ratio(1 - left.value, bounds)
+
+    @property
+    def training(self) -> Ratio:
+        """The share that ours takes."""
+        return self.resident.over(self.printed)
+
+    @property
+    def synchronising(self) -> float:
+        """The share that goes when no batch is waited for; below zero if that cannot be seen."""
+        return 1 - self.loading.value - self.training.value
+
+
+def epoch_parts(result: Result) -> Iterator[EpochParts]:
+    """For each number of devices on which all three were measured, the fewest first."""
+    for record in sorted(result.select("epoch_time", way="as printed"), key=lambda each: each.integer("devices")):
+        synchronised, resident = (
+            result.find("epoch_time", devices=record.case["devices"], way=way) for way in ("synchronised", "resident")
+        )
+        if synchronised and resident:
+            yield EpochParts(printed=record, synchronised=synchronised, resident=resident)
 
 
 class Cause(Enum):
@@ -38,10 +86,8 @@ class Step:
     def error(self) -> float:
         """What chance may move it by: of which images are tested, and what either run falls by between two epochs."""
         ends = formatting.final(self.before), formatting.final(self.after)
-        chance = formatting.accuracy_error(*ends, self.images)
-        return max(
-            chance, *(fall for record in (self.before, self.after) for fall in map(_largest_fall, record.samples))
-        )
+        curves = [*self.before.samples, *self.after.samples]
+        return max(formatting.accuracy_error(*ends, self.images), *map(_largest_fall, curves))
 
     @property
     def explains_a_drop(self) -> bool:
@@ -55,17 +101,11 @@ def _largest_fall(curve: list[float]) -> float:
 
 def textbook_runs(result: Result) -> list[Record]:
     """Accuracies of the first run, and of all that change one thing more, until the second; without what is missing."""
-    small, large = _ends(result)
-    cases: list[Case] = [{"start": "not lazy", **small}, {"start": "all", **small}, {"start": "second run", **small}]
-    cases.append({"start": "second run", **large})
-    return [found for case in cases if (found := result.find("accuracy", workload=PRINTED, **case))]
-
-
-def _ends(result: Result) -> tuple[Case, Case]:
-    """The textbook's pair of batch sizes and learning rates."""
-    batches, lrs = result.spec["batch_sizes"], result.spec["lrs"]
-    small, large = ({"batch_size": batches[place], "lr": lrs[place]} for place in (0, -1))
-    return small, large
+    cases = []
+    for start, place in (("not lazy", 0), ("all", 0), ("second run", 0), ("second run", -1)):
+        batch, lr = result.spec["batch_sizes"][place], result.spec["lrs"][place]
+        cases.append({"workload": PRINTED, "start": start, "batch_size": batch, "lr": lr})
+    return [found for case in cases if (found := result.find("accuracy", **case))]
 
 
 def causes(result: Result) -> Iterator[Step]:
