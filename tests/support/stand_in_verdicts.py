@@ -14,7 +14,7 @@ def _of(
     normal: str = "120 GB/s is the median of 4",
     kind: Kind = Kind.OTHER,
 ) -> Verdict:
-    return Verdict(part=part, who=who, value="100 GB/s", normal=normal, verdict=verdict, kind=kind)
+    return Verdict(part, kind, (), verdict, "100 GB/s", normal, who=who)
 
 
 HEALTHY = (

@@ -172,15 +172,10 @@ def _most(bad: int, judged: int) -> bool:
 
 
 def _one_of(same: Sequence[Verdict], judged: int, place: tuple[Place, ...]) -> Verdict:
-    first = same[0]
-    return replace(
-        first,
-        who=f"{len(same)} of {judged}, as {first.what}",
-        measured="",
-        place=place,
-        seen_in=first.seen_in + tuple(what for fault in same[1:] for what in (fault.what, *fault.seen_in)),
-        low=any(fault.low for fault in same),
-    )
+    first, low = same[0], any(fault.low for fault in same)
+    seen = first.seen_in + tuple(what for fault in same[1:] for what in (fault.what, *fault.seen_in))
+    who = f"{len(same)} of {judged}, as {first.what}"
+    return replace(first, who=who, measured="", place=place, seen_in=seen, low=low)
 
 
 def _explains(cause: Verdict, effect: Verdict) -> bool:

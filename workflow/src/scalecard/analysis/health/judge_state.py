@@ -70,14 +70,6 @@ def state(result: Result) -> Iterator[Verdict]:
     yield from _ways(result)
 
 
-def _compared(
-    part: Part, kind: Kind, place: Place, value: str, normal: str, *, fine: bool, measured: str = ""
-) -> Verdict:
-    """One part of a node beside what is normal, which may be too low."""
-    word = "normal" if fine else "low"
-    return Verdict(part=part, kind=kind, place=(place,), measured=measured, value=value, normal=normal, verdict=word)
-
-
 def _lost(at: View) -> Iterator[Verdict]:
     """A device of which nothing was measured that was measured of others, or a card that does not answer."""
     of_devices = ("compute", "memory", "host link", "load")
@@ -86,30 +78,26 @@ def _lost(at: View) -> Iterator[Verdict]:
     num_devices = len(facts["gpus"]) or int(facts["machine"]["num_devices"])
     gone = [at.device(device) for device in range(num_devices) if seen and device not in seen]
     gone += [at.part(f"card {card} of the PCI bus") for card in silent_gpus(facts["missing"])]
-    for lost in gone:
-        yield Verdict(
-            part=Part.COMPUTE,
-            value="lost: nothing was measured of it",
-            normal=f"{len(seen) or 'other'} devices were measured",
-            verdict="errors",
-            kind=Kind.LOST,
-            place=(lost,),
-        )
+    value, normal = "lost: nothing was measured of it", f"{len(seen) or 'other'} devices were measured"
+    yield from (Verdict(Part.COMPUTE, Kind.LOST, (lost,), "errors", value, normal) for lost in gone)
 
 
 def _slots(at: View) -> Iterator[Verdict]:
     """The width and the generation of each card's slot, as seen while something was copied."""
     gpus = at.result.environment["gpus"]
     seen = [_seen(at, device) for device in range(len(gpus))]
+    slots = ((Kind.SLOT_GENERATION, "pcie_gen_max", "PCIe "), (Kind.SLOT_WIDTH, "pcie_width_max", "x"))
     for device, gpu in enumerate(gpus):
         spec = published_figures.gpu_spec(gpu["name"])
         if spec and spec.host_link:
             continue  # its way to the host is another
         alike = [own for own, its in zip(seen, gpus, strict=True) if its["name"] == gpu["name"]]
-        slots = ((Kind.SLOT_GENERATION, "pcie_gen_max"), (Kind.SLOT_WIDTH, "pcie_width_max"))
-        for (kind, most), found, of_alike in zip(slots, seen[device], zip(*alike, strict=True), strict=True):
+        for (kind, most, unit), found, of_alike in zip(slots, seen[device], zip(*alike, strict=True), strict=True):
+            best = max(gpu[most] or 0, _usual(of_alike))
+            value = f"{unit}{found}" + (f" instead of {unit}{best}" if found < best else "")
+            normal = f"{unit}{best} is what card and slot can do"
             if found:
-                yield _slot(at.device(device), kind, found, max(gpu[most] or 0, _usual(of_alike)))
+                yield Verdict(Part.HOST_LINKS, kind, (at.device(device),), _word(found >= best), value, normal, kind)
 
 
 def _seen(at: View, device: int) -> tuple[int, int]:
@@ -125,10 +113,8 @@ def _usual(values: Sequence[int]) -> int:
     return value if count > len(values) / 2 else 0
 
 
-def _slot(card: Place, kind: Kind, found: int, best: int) -> Verdict:
-    shown, could = (f"x{found}", f"x{best}") if kind is Kind.SLOT_WIDTH else (f"PCIe {found}", f"PCIe {best}")
-    value, normal = shown if found >= best else f"{shown} instead of {could}", f"{could} is what card and slot can do"
-    return _compared(Part.HOST_LINKS, kind, card, value, normal, fine=found >= best, measured=kind)
+def _word(fine: bool) -> str:
+    return "normal" if fine else "low"
 
 
 def _nvlinks(at: View) -> Iterator[Verdict]:
@@ -137,9 +123,8 @@ def _nvlinks(at: View) -> Iterator[Verdict]:
     for device, gpu in enumerate(gpus):
         if up := gpu["nvlinks"]:
             usual = int(median(its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]))
-            card, normal = at.device(device), f"{usual} are up on the others"
-            kind, fine = Kind.NVLINKS_DOWN, up >= usual
-            yield _compared(Part.GPU_LINKS, kind, card, f"{up} up", normal, fine=fine, measured="NVLinks")
+            about, normal = (Part.GPU_LINKS, Kind.NVLINKS_DOWN, (at.device(device),)), f"{usual} are up on the others"
+            yield Verdict(*about, _word(up >= usual), f"{up} up", normal, "NVLinks")
 
 
 def _peer_access(at: View) -> Iterator[Verdict]:
@@ -147,28 +132,21 @@ def _peer_access(at: View) -> Iterator[Verdict]:
     copies = at.result.select("time", part="device link", peer=False)
     for a, b in sorted({tuple(sorted((r.integer("source"), r.integer("target")))) for r in copies}):
         if limits.nvlinks(at.result, a, b):
-            yield Verdict(
-                part=Part.GPU_LINKS,
-                who=f"{at.device(a)} and {b}",
-                measured="peer access",
-                value="off, though NVLinks lead there",
-                normal="peers write to each other's memory",
-                verdict="low",
-                kind=Kind.PEER_ACCESS,
-                place=(at.device(a), at.device(b)),
-            )
+            about = (Part.GPU_LINKS, Kind.PEER_ACCESS, (at.device(a), at.device(b)))
+            value, normal = "off, though NVLinks lead there", "peers write to each other's memory"
+            yield Verdict(*about, "low", value, normal, "peer access", who=f"{at.device(a)} and {b}")
 
 
 def _host(at: View) -> Iterator[Verdict]:
     """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
     for record in at.result.select("free_space"):
-        place, fine = at.part("free space in data_dir"), record.median >= LEAST_FREE
+        about = (Part.HOST, Kind.FREE_SPACE, (at.part("free space in data_dir"),))
         free, least = (formatting.count_bytes(size) for size in (record.median, LEAST_FREE))
-        yield _compared(Part.HOST, Kind.FREE_SPACE, place, free, f"at least {least}", fine=fine)
+        yield Verdict(*about, _word(record.median >= LEAST_FREE), free, f"at least {least}")
     facts = at.result.environment
     governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
     cores = f"{facts['machine']['cores']}{governor}"
-    yield Verdict(part=Part.HOST, value=cores, normal=UNKNOWN, verdict="not judged", place=(at.part("cores"),))
+    yield Verdict(Part.HOST, Kind.OTHER, (at.part("cores"),), "not judged", cores, UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -212,16 +190,10 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
         in_laptop = device < len(gpus) and LAPTOP in gpus[device]["name"]
         reasons = held_back(record, device, in_laptop=in_laptop)
         slowed = bool(reasons) or went.at_the_end < FALL * usual
-        yield Verdict(
-            part=Part.COMPUTE,
-            measured="sustained load",
-            value=", ".join(_course_text(went, record, device, reasons)),
-            normal=f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
-            + (" and the driver's limit of heat" if in_laptop else ""),
-            verdict="slowed down" if slowed else "normal",
-            kind=Kind.SLOWED_DOWN,
-            place=(at.device(device),),
-        )
+        normal = f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
+        normal += " and the driver's limit of heat" if in_laptop else ""
+        value, word = ", ".join(_course_text(went, record, device, reasons)), "slowed down" if slowed else "normal"
+        yield Verdict(Part.COMPUTE, Kind.SLOWED_DOWN, (at.device(device),), word, value, normal, "sustained load")
 
 
 def _course_text(went: Course, record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
@@ -240,16 +212,10 @@ def _adapters(every: Sequence[View]) -> Iterator[Verdict]:
     known = [(at, r.text("adapter"), r.median) for at in every for r in at.result.select("rate", part="adapter")]
     for at, port, rate in known:
         usual = _usual([int(theirs) for _, other, theirs in known if other == port])
-        compared, fine = len(every) > 1 and usual > 0, rate >= usual
-        yield Verdict(
-            part=Part.NETWORK,
-            measured="line rate",
-            value=f"{rate * 8 / 1e9:.0f} Gbit/s",
-            normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else UNKNOWN,
-            verdict="not judged" if not compared else "normal" if fine else "low",
-            kind=Kind.ADAPTER_RATE,
-            place=(at.part(port),),
-        )
+        compared = len(every) > 1 and usual > 0
+        normal = f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else UNKNOWN
+        word, value = _word(rate >= usual) if compared else "not judged", f"{rate * 8 / 1e9:.0f} Gbit/s"
+        yield Verdict(Part.NETWORK, Kind.ADAPTER_RATE, (at.part(port),), word, value, normal, "line rate")
 
 
 def _ways(result: Result) -> Iterator[Verdict]:
@@ -265,12 +231,11 @@ def _ways(result: Result) -> Iterator[Verdict]:
         found.append((Kind.NO_GPUDIRECT, Part.NETWORK, "InfiniBand through the host's memory, without GPUDirect"))
     if "SHM" in paths and pairs and min(pairs) > 0:
         found.append((Kind.SHARED_MEMORY, Part.GPU_LINKS, "the host's memory, although NVLinks lead to every GPU"))
-    uses, normal = "NCCL uses", "the fastest way there is"
-    for kind, part, value in found:
-        yield Verdict(part=part, measured=uses, value=value, normal=normal, verdict="low", kind=kind)
+    uses = "NCCL uses"
+    yield from (Verdict(part, kind, (), "low", way, "the fastest way there is", uses) for kind, part, way in found)
     if paths and not found:
         ways = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
-        yield Verdict(part=Part.COLLECTIVES, measured=uses, value=ways, normal="the fastest way", verdict="normal")
+        yield Verdict(Part.COLLECTIVES, Kind.OTHER, (), "normal", ways, "the fastest way", uses)
 
 
 def faults(result: Result) -> Iterator[Verdict]:
@@ -292,8 +257,7 @@ def faults(result: Result) -> Iterator[Verdict]:
 
 def _untimed(record: Record, kind: Kind, normal: str, word: str, place: tuple[Place, ...] = ()) -> Verdict:
     named = record.text("part", "health")
-    part = PARTS.get(named, Part.HOST)
-    return Verdict(part=part, measured=named, value=record.note, normal=normal, verdict=word, kind=kind, place=place)
+    return Verdict(PARTS.get(named, Part.HOST), kind, place, word, record.note, normal, named)
 
 
 def counters(result: Result) -> Iterator[Verdict]:
@@ -306,12 +270,8 @@ def counters(result: Result) -> Iterator[Verdict]:
         grown = after - before if after >= before else after  # one that was reset counts from 0
         known = counter in COUNTERS
         wrong = known and grown > allowed
-        yield Verdict(
-            part=part,
-            measured=counter,
-            value=f"{grown} more during the load" if grown else "none during the load",
-            normal=f"up to {allowed} is normal" if allowed else "none is normal",
-            verdict="errors" if wrong else "normal" if known else "not judged",
-            kind=kind,
-            place=(at.part(adapter) if adapter else at.device(record.integer("device")),),
-        )
+        place = at.part(adapter) if adapter else at.device(record.integer("device"))
+        word = "errors" if wrong else "normal" if known else "not judged"
+        value = f"{grown} more during the load" if grown else "none during the load"
+        normal = f"up to {allowed} is normal" if allowed else "none is normal"
+        yield Verdict(part, kind, (place,), word, value, normal, counter)

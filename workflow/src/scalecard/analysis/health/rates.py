@@ -354,25 +354,13 @@ READERS = {  # by the part of a record's case
 def verdicts(result: Result) -> Iterator[Verdict]:
     """One on every rate that was measured."""
     for rate in rates(result):
-        limit = rate.limit
-        yield Verdict(
-            part=rate.part,
-            who=rate.who,
-            measured=rate.measured,
-            value=rate.text + (f", {limit.share(rate.value)}" if limit else ""),
-            normal=_normal(rate),
-            verdict="odd one out" if rate.is_odd else "low" if rate.is_low else _fine(rate),
-            share=rate.share,
-            kind=rate.kind,
-            place=rate.place,
-            low=rate.is_low,
-        )
-
-
-def _fine(rate: Rate) -> str:
-    """What is faster than the vendor's sheet says tells nothing of the device; its peers may still do."""
-    known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
-    return "normal" if known or (rate.high is not None and rate.slowest_other) else "not judged"
+        # What is faster than the vendor's sheet says tells nothing of the device; its peers may still do.
+        known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
+        fine = "normal" if known or (rate.high is not None and rate.slowest_other) else "not judged"
+        word = "odd one out" if rate.is_odd else "low" if rate.is_low else fine
+        value, normal = rate.text + (f", {rate.limit.share(rate.value)}" if rate.limit else ""), _normal(rate)
+        about = (rate.part, rate.kind, rate.place, word, value, normal, rate.measured, rate.who)
+        yield Verdict(*about, share=rate.share, low=rate.is_low)
 
 
 def _normal(rate: Rate) -> str:

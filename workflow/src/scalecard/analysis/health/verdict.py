@@ -169,7 +169,7 @@ class Place:
         return self.on_its_node if self.node is None or self.is_node else f"node {self.node}'s {self.on_its_node}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Verdict:
     """One part of the machine, judged.
 
@@ -181,14 +181,14 @@ class Verdict:
     """
 
     part: Part
-    who: str | None = None
-    measured: str = ""
+    kind: Kind
+    place: tuple[Place, ...]
+    verdict: str
     value: str
     normal: str
-    verdict: str
+    measured: str = ""
+    who: str | None = None
     share: float | None = None
-    kind: Kind = Kind.OTHER
-    place: tuple[Place, ...] = ()
     seen_in: tuple[str, ...] = ()
     low: bool = False
 
