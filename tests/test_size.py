@@ -18,7 +18,6 @@ SHORT = {
     "exports/write_exports.py": "the list of all formats",
     "hardware/error_counters.py": "an edit measures `health` again, and nothing else",
     "hardware/facts.py": "all vendors and the host record facts with it, and the workflow finds its folder",
-    "jobs/containers/apptainer.py": "one engine a file",
     "measuring/tracing.py": "a file of the profiler, which no timing takes",
     "parallel/device_mesh.py": "pipelines take it without FSDP",
     "report/night_folders.py": "the workflow asks it at every start, and imports no more",

@@ -33,36 +33,29 @@ DEFINITION = CONTEXT / "scalecard.def"
 COPIED = ("distribution.sh", "install.sh", "requirements.lock")  # by the definition
 EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
-ADVICE = (
-    (
-        ("do not match the hashes", "hashes are required"),
-        "the lock does not match what the package index serves: run `make lock`",
+# Words in the output of a build that failed, and what to do.
+ADVICE = {
+    "do not match the hashes|hashes are required": (
+        "the lock does not match what the package index serves: run `make lock`"
     ),
-    (
-        ("no space left",),
-        "the disk is full: the image has 7 GB, building it takes up to 27 GB, and packing it into a .sif 31 GB",
+    "no space left": (
+        "the disk is full: the image has 7 GB, building it takes up to 27 GB, and packing it into a .sif 31 GB"
     ),
-    (
-        (
-            *("name resolution", "could not resolve", "connection refused", "timeout", "no such host", "network"),
-            "dial tcp",
-        ),
+    "name resolution|could not resolve|connection refused|timeout|no such host|network|dial tcp": (
         "the base image or the packages cannot be fetched: set container.base_image to one that this machine has or"
-        " can reach, or container: {engine: none} to run in the host's environment",
+        " can reach, or container: {engine: none} to run in the host's environment"
     ),
-)
-ADVICE_ON_PACKAGES = (
-    (
-        ("conflicting dependencies",),
+}
+ADVICE_ON_PACKAGES = {
+    "conflicting dependencies": (
         "container.packages wants another version than docker/requirements.lock, which has what is measured with; "
-        + HOW,
+        + HOW
     ),
-    (
-        ("do not match the hashes", "hashes are required", "must have their versions pinned"),
-        f"container.packages must name every package with its version and the hashes of the index; {HOW}",
+    "do not match the hashes|hashes are required|must have their versions pinned": (
+        f"container.packages must name every package with its version and the hashes of the index; {HOW}"
     ),
-    *ADVICE[1:],
-)
+    **ADVICE,
+}
 
 
 class BuildFailed(ValueError):
@@ -140,7 +133,7 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
 def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | None) -> str:
     """Build the image and, from it, one with further packages; the tag of the last."""
     if not engines.has_image(engine, arguments["BASE_IMAGE"]):
-        _pull([engine, "pull", arguments["BASE_IMAGE"]])
+        _run([engine, "pull", arguments["BASE_IMAGE"]], failure=NoBaseImage)
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
         return tag
@@ -153,14 +146,6 @@ def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | N
 def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[str, str]:
     """The build arguments of the image with further packages; those of the image below that it has no use for, too."""
     return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": package_digest(further)}
-
-
-def _pull(command: Sequence[str]) -> None:
-    """Run a command that fetches the base image; NoBaseImage if it fails."""
-    try:
-        _run(command)
-    except BuildFailed as error:
-        raise NoBaseImage(str(error)) from error
 
 
 def cuda_versions() -> dict[str, str]:
@@ -252,7 +237,8 @@ def _sif_below(temporary: Path, arguments: Mapping[str, str]) -> Path:
 
 def _from_definition(made: Path, arguments: Mapping[str, str]) -> None:
     """The base image first, and its layers are kept: whether it can be had is then known."""
-    _pull(["apptainer", "pull", str(made.with_name("base.sif")), f"docker://{arguments['BASE_IMAGE']}"])
+    base = str(made.with_name("base.sif"))
+    _run(["apptainer", "pull", base, f"docker://{arguments['BASE_IMAGE']}"], failure=NoBaseImage)
     _run(_defined(DEFINITION, made, arguments))
 
 
@@ -270,11 +256,13 @@ def _options(arguments: Mapping[str, str]) -> list[str]:
     return [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
 
 
-def _run(command: Sequence[str], advice: Sequence[tuple[Sequence[str], str]] = ADVICE) -> None:
-    """Run a command, streaming its output without passwords; BuildFailed gives the last lines and what to do."""
+def _run(
+    command: Sequence[str], advice: Mapping[str, str] = ADVICE, *, failure: type[BuildFailed] = BuildFailed
+) -> None:
+    """Run a command, streaming its output without passwords; the failure gives the last lines and what to do."""
     print("+", hidden(" ".join(command)), flush=True)
     if shutil.which(command[0]) is None:
-        raise BuildFailed(f"{command[0]}: not installed")
+        raise failure(f"{command[0]}: not installed")
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
@@ -284,9 +272,9 @@ def _run(command: Sequence[str], advice: Sequence[tuple[Sequence[str], str]] = A
             lines = [*lines[1 - TAIL :], line.rstrip()]
     if process.returncode:
         said = "\n  ".join(lines)
-        known = (told for words, told in advice if any(word in said.lower() for word in words))
+        known = (told for words, told in advice.items() if re.search(words, said.lower()))
         what = next(known, "see the whole log above; container: {engine: none} runs without an image")
-        raise BuildFailed(
+        raise failure(
             f"`{' '.join(command[:2])}` failed with status {process.returncode}. Its last lines:\n  {said}\n"
             f"What to do: {what}."
         )

@@ -45,14 +45,14 @@ def call(
     """How to run a command. `writable`: existing folders; `gpus`: the host has some; `online`: the job spans nodes."""
     if marker.engine == "none":
         return Call(list(command), os.environ)
-    from scalecard.jobs.containers import apptainer, oci  # they take half a second to import
-    from scalecard.jobs.containers.inside import inside
+    from scalecard.jobs.containers import inside  # it takes half a second to import
 
     assert marker.image, "an image was made or found"
-    given = inside(marker, project=project, writable=writable, gpus=gpus, online=online)
+    given = inside.inside(marker, project=project, writable=writable, gpus=gpus, online=online)
     if marker.engine == "apptainer":
-        return Call([*apptainer.command(given), marker.image, *command], apptainer.environment(given))
-    return Call([*oci.command(marker.engine, given), marker.image, *command], os.environ)
+        start, variables = inside.by_apptainer(given)
+        return Call([*start, marker.image, *command], variables)
+    return Call([*inside.by_docker_or_podman(marker.engine, given), marker.image, *command], os.environ)
 
 
 def has_gpus() -> bool:
