@@ -287,7 +287,7 @@ def json_copy(of: Results) -> dict[str, Result]:
 
 
 def test_the_defaults_are_those_of_the_configuration() -> None:
-    assert Settings.of(CONFIG["forecast"]) == Settings()
+    assert Settings(**CONFIG["forecast"]) == Settings()
 
 
 def test_the_figure_has_a_panel_per_scaling_and_the_held_out_step() -> None:

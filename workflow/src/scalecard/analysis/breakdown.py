@@ -243,10 +243,10 @@ def _of_cut(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> list[
     stages = _stages(kind, where, result)
     if not (played and stages):
         return []
-    busy, error = [seconds + update for _, seconds, update in stages], _half(played)
+    busy, error = [record.median + update for record, update in stages], _half(played)
     middle = mean(busy)
     return [
-        *ideal.beyond(middle, mean(update for _, _, update in stages), error),
+        *ideal.beyond(middle, mean(update for _, update in stages), error),
         Term(UNEVEN, max(busy) - middle, error),
         Term(BUBBLE, played.median - max(busy), error),
     ]
@@ -261,15 +261,14 @@ def _of_interleaved(kind: Strategy, step: Record, result: Result, ideal: Ideal) 
     stages = _stages(kind, _replica(kind, step), result)
     if not stages:
         return []
-    both = [record for record, _, _ in stages]
+    both = [record for record, _ in stages]
     num_micro = step.integer("batch_size") / both[0].integer("split_size")
     bubbles = (len(stages) - 1) / (Schedule.INTERLEAVED.stages_each * num_micro)
-    together = _both(*map(_half, both))
-    error = None if together is None else together / len(stages)
-    update = mean(update for _, _, update in stages)
+    together, each = _both(*map(_half, both)), mean(record.median for record in both)
+    error, update = together and together / len(stages), mean(update for _, update in stages)
     return [
-        *ideal.beyond(mean(seconds for _, seconds, _ in stages) + update, update, error),
-        Term(BUBBLE, bubbles * mean(record.median for record in both), None if error is None else bubbles * error),
+        *ideal.beyond(each + update, update, error),
+        Term(BUBBLE, bubbles * each, error and bubbles * error),
     ]
 
 
@@ -284,8 +283,8 @@ def _replica(kind: Strategy, step: Record) -> Case:
     return {**case, "devices": kind.replica_devices, "nodes": None, "batch_size": whole // replicas}
 
 
-def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, float, float]]:
-    """Each stage's forwards and backwards, by micro-batches if the step has any, their seconds, and its update's."""
+def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, float]]:
+    """Each stage's forwards and backwards, by micro-batches if the step has any, and its update's seconds."""
     both = result.select("stage_time", **where, part="forward and backward")
     sizes = sorted({record.integer("split_size") for record in both})
     if not sizes:
@@ -294,7 +293,7 @@ def _stages(kind: Strategy, where: Case, result: Result) -> list[tuple[Record, f
     place = {axis: where[axis] for axis in ("workload", "devices")}  # an update knows nothing of the batch
     update = {record.case["stage"]: record.median for record in result.select("stage_time", **place, part="update")}
     own = [record for record in both if record.case["split_size"] == size]
-    return [(record, record.median, update.get(record.case["stage"], 0.0)) for record in own]
+    return [(record, update.get(record.case["stage"], 0.0)) for record in own]
 
 
 def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:

@@ -223,30 +223,19 @@ def _assumed(old: Record, new: Record) -> float:
 
 
 def _judged(rows: Sequence[Row], margin: float) -> list[Row]:
-    """The rows with verdicts that hold among all of them; 'same' is what its interval says, and stays."""
-    tested = [row for row in rows if row.tested]
-    held = iter(_upheld(tested, margin))
-    lost = [row.tested and not next(held) and row.alone in ("slower", "faster") for row in rows]
-    return [
-        replace(row, verdict="unclear", among=len(tested)) if unclear else row
-        for row, unclear in zip(rows, lost, strict=True)
-    ]
-
-
-def _upheld(rows: Sequence[Row], margin: float) -> list[bool]:
-    """Whether each case's 'slower' or 'faster' holds among all cases; False for those with another verdict.
+    """The rows with verdicts that hold among all of them; 'same' is what its interval says, and stays.
 
     Nothing is upheld that the case's own interval does not say. A case that is alone keeps its verdict.
     """
-    if len(rows) < 2:
-        return [row.alone in ("slower", "faster") for row in rows]
-    priors = _prior([row.old for row in rows]), _prior([row.new for row in rows])
-    held = [False] * len(rows)
+    tested = [row for row in rows if row.tested]
+    if len(tested) < 2:
+        return list(rows)
+    priors, lost = (_prior([row.old for row in tested]), _prior([row.new for row in tested])), set[int]()
     for verdict in ("slower", "faster"):
-        values = [_p_value(row, margin, *priors) if row.alone == verdict else 1.0 for row in rows]
+        values = [_p_value(row, margin, *priors) if row.alone == verdict else 1.0 for row in tested]
         adjusted = scipy.stats.false_discovery_control(values, method="bh")
-        held = [known or bool(p <= LEVEL) for known, p in zip(held, adjusted, strict=True)]
-    return held
+        lost |= {id(row) for row, p in zip(tested, adjusted, strict=True) if row.alone == verdict and p > LEVEL}
+    return [replace(row, verdict="unclear", among=len(tested)) if id(row) in lost else row for row in rows]
 
 
 @dataclass(frozen=True)

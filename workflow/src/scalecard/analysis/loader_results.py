@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from scalecard.analysis import formatting
+from scalecard.analysis.strategy_choice import workloads
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 
@@ -73,18 +74,13 @@ class LoaderResults:
 
 def loader_results(result: Result) -> list[LoaderResults]:
     """The workloads of which there are a step on resident data and a loader."""
-    names = dict.fromkeys(record.text("workload") for record in result.records if "workload" in record.case)
-    return [one for one in (LoaderResults(result, name) for name in names) if one.resident() and one.loaders]
+    every = (LoaderResults(result, name) for name in workloads(result))
+    return [one for one in every if one.resident() and one.loaders]
 
 
 def workers(record: Record) -> int:
     """The loader's processes; 0: the training's own reads."""
     return record.integer("workers")
-
-
-def per_unit(record: Record, usual: Record) -> Ratio:
-    """The time of a sample with one loader over that with another, whatever their batches."""
-    return formatting.scaled(record.over(usual), usual.integer("units") / record.integer("units"))
 
 
 def changed(record: Record, usual: Record) -> str:

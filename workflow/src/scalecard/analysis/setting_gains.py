@@ -12,7 +12,7 @@ from itertools import product
 
 from scalecard.analysis import by_key, formatting
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.analysis.step_records import APART, options_of, per_batch, rate
+from scalecard.analysis.step_records import APART, gain_per_unit, options_of, per_batch, rate
 from scalecard.analysis.strategy_choice import on, strategy_runs, timed, workloads
 from scalecard.records.axes import combination, rungs_of
 from scalecard.records.record import Record, Result
@@ -130,8 +130,7 @@ class Ladder:
 
     def gain(self, record: Record) -> Ratio:
         """How many times as fast as the plain step, per sample or token."""
-        more = record.integer("units") / self.base.integer("units")
-        return formatting.scaled(formatting.speedup(record, self.base), more)
+        return gain_per_unit(record, self.base)
 
     def find(self, rungs: tuple[str, ...]) -> Record | None:
         """The step with exactly these rungs, at the plain step's batch."""

@@ -64,9 +64,9 @@ def operations_each(result: Result, workload: str) -> float:
     without_data, alone = result.find("model_operations", workload=workload), single(result, workload)
     if without_data and without_data.samples:
         return without_data.median / without_data.integer("units")
-    flops = alone and counted(alone, "FLOPs")
-    flops = alone and flops and flops - (counted(alone, "recomputed FLOPs") or 0.0)
-    return flops / alone.integer("units") if alone and flops else 0.0
+    if alone and (flops := counted(alone, "FLOPs")):
+        return (flops - (counted(alone, "recomputed FLOPs") or 0.0)) / alone.integer("units")
+    return 0.0
 
 
 def recomputed_share(alone: Record) -> float:
@@ -84,6 +84,16 @@ def options_of(result: Result, model: str, nodes: int | None) -> dict[str, Recor
 def per_batch(record: Record, default: Record) -> Ratio:
     """An option's time over the default's; accumulating ones take a step every so many batches."""
     return formatting.scaled(record.over(default), 1 / record.integer("steps", 1))
+
+
+def time_per_unit(new: Record, old: Record) -> Ratio:
+    """The time of a sample or token by one step or loader over that by another, whatever their batches."""
+    return formatting.scaled(new.over(old), old.integer("units") / new.integer("units"))
+
+
+def gain_per_unit(new: Record, old: Record) -> Ratio:
+    """How many times as many samples or tokens per second."""
+    return formatting.scaled(formatting.speedup(new, old), new.integer("units") / old.integer("units"))
 
 
 def dtype_of(record: Record) -> str:

@@ -93,7 +93,7 @@ class StrategyRun:
     @property
     def rate(self) -> float:
         """Samples or tokens per second."""
-        return self.units / self.step.median
+        return step_records.rate(self.step)
 
     @property
     def unit(self) -> str:
@@ -107,10 +107,7 @@ class StrategyRun:
     @property
     def gain(self) -> Ratio | None:
         """The rate over one device's."""
-        if self.alone is None or not self.fits:
-            return None
-        more = self.units / self.alone.integer("units")
-        return formatting.scaled(formatting.speedup(self.step, self.alone), more)
+        return step_records.gain_per_unit(self.step, self.alone) if self.alone and self.fits else None
 
     @property
     def is_slower(self) -> bool:
@@ -129,7 +126,7 @@ class StrategyRun:
 
     def time_over(self, other: "StrategyRun") -> Ratio:
         """Time per sample or token, over another's."""
-        return formatting.scaled(self.step.over(other.step), other.units / self.units)
+        return step_records.time_per_unit(self.step, other.step)
 
     def is_dominated_by(self, other: "StrategyRun") -> bool:
         """Whether that one is surely faster on as many devices, needs no more memory, and lets the batch grow as far.
@@ -267,8 +264,7 @@ def _alone(result: Result, workload: str) -> list[Point]:
     found, whole = list[Point](), step_records.single(result, workload)
     for record in result.select("local_time", workload=workload) if whole else ():
         if whole and record.case["batch_size"] != whole.case["batch_size"]:
-            units = record.integer("units") / whole.integer("units")
-            share = formatting.scaled(formatting.speedup(record, whole), units)
+            share = step_records.gain_per_unit(record, whole)
             found.append(Point(record.integer("batch_size"), share, "one device alone"))
     return found
 

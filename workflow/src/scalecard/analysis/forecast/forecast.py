@@ -127,13 +127,12 @@ class Forecast:
         """The largest count that can be trusted, and what is so beyond it."""
         last, fitted = 1, max(2, self.model.most)
         for count in self.counts:
-            found, values = band(self.efficiencies[count]), self.efficiencies[count]
-            if found.half_width > WIDEST * middle(values):
+            values, least = self.efficiencies[count], self.model.workload.local.least
+            if band(values).half_width > WIDEST * middle(values):
                 return last, f"the band is wider than ±{100 * WIDEST:.0f} %"
             if count > FARTHEST * fitted:
                 return last, f"it is more than {FARTHEST} times what the fit has seen"
-            if self.model.whole(count) / count < self.model.workload.local.least:
-                least = self.model.workload.local.least
+            if self.model.whole(count) / count < least:
                 return last, f"a device has fewer samples than the {least} that were timed alone"
             last = count
         return last, "there are fewer samples than devices" if self.model.limit else "nothing is forecast"
@@ -169,7 +168,10 @@ class Forecast:
         visible = len(self.model.workload.strategies.environment["gpus"])
         single = self.model.workload.single
         steps = {Layout(1): single, **self.model.known} if single else self.model.known
-        found = [(at.devices / at.nodes, power) for at, r in steps.items() if r and (power := _power(r)) is not None]
+        found = list[tuple[float, float]]()  # devices of a node that train, and the power of all
+        for at, step in steps.items():
+            if joules := [entry.joules for entry in step.telemetry if entry.joules is not None]:
+                found.append((at.devices / at.nodes, statistics.median(joules) / step.median))
         if not found or not visible:
             return None
         rows = np.array([[busy, max(0.0, visible - busy)] for busy, _ in found])
@@ -177,11 +179,6 @@ class Forecast:
             return found[0][1] / visible
         busy, _ = np.linalg.lstsq(rows, np.array([power for _, power in found]), rcond=None)[0]
         return float(busy) if busy > 0 else None
-
-
-def _power(record: Record) -> float | None:
-    joules = [entry.joules for entry in record.telemetry if entry.joules is not None]
-    return statistics.median(joules) / record.median if joules else None
 
 
 def _crossing(counts: list[int], curve: Draws, level: float) -> float:
@@ -309,17 +306,13 @@ def _networks(one: Forecast) -> list[dict[str, Any]]:
     within = replace(one.model, workload=replace(one.model.workload, per_node=COUNTS[-1]))
     rates = sorted({*PRESETS, float(one.settings.gbit_per_s)})
     here = one.model.workload.per_node
-    return [
-        *(
-            {
-                "name": f"{rate:g} Gbit/s between nodes of {here} device{'s' * (here > 1)}",
-                "times": _times(with_network(one, rate)),
-                "chosen": rate == one.settings.gbit_per_s,
-            }
-            for rate in rates
-        ),
-        {"name": "as within this node, however many devices", "times": _times(Forecast(within, one.settings))},
-    ]
+    made: list[dict[str, Any]] = []
+    for rate in rates:
+        name = f"{rate:g} Gbit/s between nodes of {here} device{'s' * (here > 1)}"
+        times, chosen = _times(with_network(one, rate)), rate == one.settings.gbit_per_s
+        made.append({"name": name, "times": times, "chosen": chosen})
+    name = "as within this node, however many devices"
+    return [*made, {"name": name, "times": _times(Forecast(within, one.settings))}]
 
 
 def _times(one: Forecast) -> list[list[float]]:

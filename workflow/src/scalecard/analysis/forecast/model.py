@@ -12,10 +12,8 @@ bubble          (p - 1)/m of the time that a stage computes, with p stages and m
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -179,8 +177,7 @@ class DataParallel(Model):
 
     def terms(self, devices: int) -> Terms:
         ideal, alone = self.ideal(devices), self.workload.local.at(self.whole(devices) / devices)
-        in_company = alone * self.workload.in_company(devices)
-        computes = in_company * self.workload.ranks[self.scaling].slowest(devices)
+        in_company, computes = alone * self.workload.in_company(devices), self.computes(devices)
         waits = self.overlap.waits(computes, self.exchanged(self.layout(devices))) if devices > 1 else np.zeros(NUM)
         return {
             "ideal": ideal,
@@ -277,8 +274,7 @@ class Pipeline(Model):
         ideal = self.ideal(devices)
         if devices == 1:
             return {"ideal": ideal}
-        computes, played = self.computes(devices), self.played(devices)
-        stages = self.staged(devices)
+        computes, played, stages = self.computes(devices), self.played(devices), self.staged(devices)
         return {
             "ideal": ideal,
             "smaller batch": computes - ideal,
@@ -304,11 +300,6 @@ class Settings:
     latency_us: float = 5.0
     knee: float = 0.8
     samples: int = 10_000_000
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Settings":
-        """From the block of config.yaml, which the schema has checked; what it leaves out is as above."""
-        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
     @property
     def network(self) -> Network:

@@ -347,7 +347,7 @@ def calculator(measured: PlatformResults) -> dict[str, Any]:
 
 
 def _settings(measured: PlatformResults) -> Settings:
-    return Settings.of(measured.settings.get("forecast", {}))
+    return Settings(**measured.settings.get("forecast", {}))
 
 
 @lru_cache(maxsize=1)  # findings, tables and the calculator are of the same forecasts

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting
-from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, per_unit, workers
-from scalecard.analysis.step_records import ONE, rate
+from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, workers
+from scalecard.analysis.step_records import ONE, rate, time_per_unit
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
@@ -128,7 +128,7 @@ def _settings(one: LoaderResults) -> Iterator[Finding]:
     if len(one.settings) < 2:
         return
     usual, *others = one.settings
-    ratios = [(record, per_unit(record, usual)) for record in others]
+    ratios = [(record, time_per_unit(record, usual)) for record in others]
     matter = [_setting(record, usual, ratio) for record, ratio in ratios if ratio.verdict in ("faster", "slower")]
     rest = [_named(record, usual) for record, ratio in ratios if ratio.verdict not in ("faster", "slower")]
     if rest:
