@@ -97,10 +97,12 @@ class GpuSpec:
     reached: dict[str, float]
     most: dict[str, float]
     mem_bw_gbs: float | None
+    pcie_one_way_gbs: float | None
     nvlink_one_way_gbs: float | None
     nvlinks: int | None
     host_link: str
     host_link_one_way_gbs: float | None
+    source: str
 
     @property
     def one_nvlink_gbs(self) -> float | None:
@@ -170,9 +172,11 @@ def gpu_spec(name: str) -> GpuSpec | None:
                 reached=facts.get("reached", {}).get("shares", {}),
                 most=facts.get("reached", {}).get("most", {}),
                 mem_bw_gbs=facts["mem_bw_gbs"],
+                pcie_one_way_gbs=facts["pcie_one_way_gbs"],
                 nvlink_one_way_gbs=facts["gpu_link"]["one_way_gbs"],
                 nvlinks=facts["gpu_link"].get("links"),
                 host_link=facts.get("host_link", {}).get("kind", ""),
                 host_link_one_way_gbs=facts.get("host_link", {}).get("one_way_gbs"),
+                source=facts["source"],
             )
     return None
