@@ -3,7 +3,7 @@
 While training stands still, they are the time to save; beside training, how much longer the same steps take.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalecard.analysis.breakdown import error_of_difference
@@ -55,28 +55,22 @@ class Cost:
 
 
 def costs(result: Result) -> list[Cost]:
-    """Every way of every workload on the most devices, in the order in which they were measured."""
-    return [*_standing_still(result), *_beside_training(result)]
+    """Every way of every workload on the most devices: first those for which training stands still."""
+    found = []
+    for record in largest(result.select("save_time"), "devices"):
+        restore = result.find("restore_time", **record.case)
+        found.append(Cost(record, record.median, record.interval, _size(result, record), restore))
+    for record in largest(result.select("steps_time", saving="asynchronous"), "devices"):
+        if usual := result.find("steps_time", **{**record.case, "saving": "none"}):
+            lost, error = record.median - usual.median, error_of_difference(record, usual)
+            bounds = None if error is None else Interval(lost - error, lost + error)
+            found.append(Cost(record, lost, bounds, _size(result, record), slower=record.over(usual)))
+    return found
 
 
 def cheapest(found: Sequence[Cost], workload: str) -> Cost | None:
     """The one that loses the least time, with its error."""
     return min((each for each in found if each.workload == workload), key=lambda each: each.at_most, default=None)
-
-
-def _standing_still(result: Result) -> Iterator[Cost]:
-    for record in largest(result.select("save_time"), "devices"):
-        restore = result.find("restore_time", **record.case)
-        yield Cost(record, record.median, record.interval, _size(result, record), restore)
-
-
-def _beside_training(result: Result) -> Iterator[Cost]:
-    for record in largest(result.select("steps_time", saving="asynchronous"), "devices"):
-        usual = result.find("steps_time", **{**record.case, "saving": "none"})
-        if usual:
-            lost, error = record.median - usual.median, error_of_difference(record, usual)
-            bounds = None if error is None else Interval(lost - error, lost + error)
-            yield Cost(record, lost, bounds, _size(result, record), slower=record.over(usual))
 
 
 def _size(result: Result, record: Record) -> float:

@@ -154,8 +154,7 @@ def workloads(result: Result) -> list[str]:
 
 def recipe(result: Result, workload: str) -> Mapping[str, Any]:
     """Its recipe as config.yaml has it; older results had none."""
-    found: Mapping[str, Any] = result.spec.get("workloads", {}).get(workload, {}).get("recipe", {})
-    return found
+    return dict(result.spec.get("workloads", {}).get(workload, {}).get("recipe", {}))
 
 
 def precision(result: Result, workload: str) -> str:
@@ -348,15 +347,12 @@ def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
         for workload in workloads(measured_runs):
             every = _on_most(strategy_runs(measured_runs, workload))
             others = [run for run in every if run.strategy != FSDP_OFFLOAD.name]  # which gives up time for memory
-            slow = [run for run in others if run.is_slower]
-            if slow:
-                gains = sorted((run.gain.value, run.strategy) for run in slow if run.gain)
-                names = ", ".join(f"{strategy} ({gain:.2f}x)" for gain, strategy in gains[:NAMED])
-                where, slower = f"{workload}: on {on(slow[0].devices)}", "slower than one device"
-                if len(gains) > NAMED:
-                    yield f"{where} {len(gains)} strategies are {slower}, most of all {names}"
-                else:
-                    yield f"{where} {names} {'is' if len(gains) == 1 else 'are'} {slower}"
+            gains = sorted((run.gain.value, run.strategy) for run in others if run.gain and run.is_slower)
+            names = ", ".join(f"{strategy} ({gain:.2f}x)" for gain, strategy in gains[:NAMED])
+            who, most = (f"{len(gains)} strategies", f", most of all {names}") if len(gains) > NAMED else (names, "")
+            are = "is" if len(gains) == 1 else "are"
+            if gains:
+                yield f"{workload}: on {on(every[0].devices)} {who} {are} slower than one device{most}"
     for what, records in _by_devices(results):
         yield from _slower_with_more(what, records)
 

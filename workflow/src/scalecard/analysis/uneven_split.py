@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from scalecard.analysis import by_key
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
@@ -55,21 +56,20 @@ def divisions(result: Result) -> list[Division]:
 
 def _division(result: Result, predicted: Record) -> Division | None:
     case: Case = {key: predicted.case[key] for key in ("workload", "pairing", "batch_size", "slowed")}
-    alone = result.select("step_time", part="alone", **case)
-    names = list(dict.fromkeys(record.text("place") for record in alone))
+    alone = by_key((record.text("place"), record) for record in result.select("step_time", part="alone", **case))
     whole = predicted.integer("batch_size")
     timed = result.select("step_time", part="together", **case)
     seconds = result.find("predicted_time", **predicted.case)
     base = next((record for record in timed if record.case["share"] in (0, whole)), None)
     together = sorted((record for record in timed if record is not base), key=share_of)
-    if len(names) < 2 or not (seconds and base and together):
+    if len(alone) < 2 or not (seconds and base and together):
         return None
-    first, second = names
+    first, second = alone
     return Division(
         names=(first, second),
         batch_size=whole,
         slowed=predicted.integer("slowed"),
-        curves=[sorted((r for r in alone if r.case["place"] == name), key=share_of) for name in names],
+        curves=[sorted(curve, key=share_of) for curve in alone.values()],
         together=together,
         alone=base,
         emulated=result.emulated,

@@ -93,6 +93,13 @@ def band(values: Draws) -> Interval:
     return Interval(float(low), float(high))
 
 
+def on_line(at: float, x: Draws, y: Draws) -> Draws:
+    """Draws of what lies at a point between the two nearest of `x`, or beyond them; `y` is [NUM, points]."""
+    right = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    (a, b), (low, high) = x[right - 1 : right + 1], y[:, right - 1 : right + 1].T
+    return np.asarray(low + (high - low) * (at - a) / (b - a))
+
+
 def line(x: Draws, y: Draws, sigma: Draws, prior: Prior, *name: object) -> Draws:
     """Draws [NUM, coefficients] of y = level + sum of slopes x, after seeing y [points] with errors `sigma`.
 
@@ -133,9 +140,7 @@ class LocalTime:
         """Linear between the batches that were timed, and beyond them; never less than nine tenths of the smallest."""
         if not self.known:
             return self.times[:, 0] if batch == self.sizes[0] else np.full(NUM, np.nan)
-        right = int(np.clip(np.searchsorted(self.sizes, batch), 1, len(self.sizes) - 1))
-        (a, b), (low, high) = self.sizes[right - 1 : right + 1], self.times[:, right - 1 : right + 1].T
-        return np.asarray(np.maximum(low + (high - low) * (batch - a) / (b - a), 0.9 * self.times[:, 0]))
+        return np.asarray(np.maximum(on_line(batch, self.sizes, self.times), 0.9 * self.times[:, 0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalecard.analysis import by_key
-from scalecard.analysis.forecast.fitted_terms import NUM, Draws, generator, line, log_normal, of_record
+from scalecard.analysis.forecast.fitted_terms import NUM, Draws, generator, line, log_normal, of_record, on_line
 from scalecard.records.record import Record
 
 TREND = (0.0, 0.05)  # of the logarithm of a rate per doubling of n: mean and standard deviation before seeing any
@@ -73,11 +73,8 @@ class Fitted:
     def factor(self, size: float) -> Draws:
         """Measured over fitted at a size, between those that were measured."""
         at = float(np.clip(np.log(size), self.sizes[0], self.sizes[-1]))
-        right = int(np.clip(np.searchsorted(self.sizes, at), 1, max(1, len(self.sizes) - 1)))
-        if len(self.sizes) == 1:
-            return np.asarray(np.exp(self.missed[:, 0]))
-        share = (at - self.sizes[right - 1]) / (self.sizes[right] - self.sizes[right - 1])
-        return np.asarray(np.exp((1 - share) * self.missed[:, right - 1] + share * self.missed[:, right]))
+        missed = on_line(at, self.sizes, self.missed) if len(self.sizes) > 1 else self.missed[:, 0]
+        return np.asarray(np.exp(missed))
 
 
 def _least_squares(wire: Draws, times: Draws, weights: Draws) -> tuple[Draws, Draws]:

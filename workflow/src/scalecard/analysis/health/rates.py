@@ -3,9 +3,10 @@
 Each rate has its interval and its limit. Outliers are slower than their peers in this run; others lie below the limit.
 """
 
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import median
 
 from scalecard.analysis import by_key, formatting, limits
@@ -13,6 +14,7 @@ from scalecard.analysis.health.verdict import Kind, Part, Place, Verdict, View, 
 from scalecard.analysis.limits import Limit
 from scalecard.records.axes import Scalar
 from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Interval
 
 NOTABLE = 0.9  # of the median of its peers: what lies below, with its whole interval, is odd
 OF_LATENCY = 2 / 3  # half as long again; the thread that starts a small copy makes more difference than a link
@@ -28,27 +30,38 @@ MODES: dict[Scalar, str] = {False: "alone", True: "all at once"}
 LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Rate:
-    """What was measured, its uncertainty and its limit, all in `unit`.
+    """What was measured: `amount` per sample's time, beside its limit, in `unit`.
 
     `place` are the devices or nodes that it is about, and `node` is where, if there are several; what was measured of
-    them is the record's case. A rate with too few samples has no bounds (0 and None), and one of a CPU worker no limit.
-    Rates with the same `like` are `peers`, itself included, by how low their intervals begin.
+    them is the record's case. A rate of a CPU worker has no limit. Rates of one part and kind with the same `like` are
+    `peers`, itself included, by how low their intervals begin.
     """
 
     part: Part
     kind: Kind
     place: tuple[Place, ...]
     like: tuple[Hashable, ...]
-    unit: str
-    value: float
-    low: float
-    high: float | None
-    limit: Limit | None
     record: Record
+    amount: float
+    limit: Limit | None = None
+    unit: str = "GB/s"
     node: int | None = None
     peers: list["Rate"] = field(default_factory=list)
+
+    @property
+    def value(self) -> float:
+        return self.amount / self.record.median
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Without bounds of fewer than three samples; of too few for an interval it is their range."""
+        every = [sample for samples in self.record.samples for sample in samples]
+        if len(every) < FEWEST:
+            return Interval(0.0, math.inf)
+        times = self.record.interval or Interval(min(every), max(every))
+        return Interval(self.amount / times.high, self.amount / times.low)
 
     @property
     def slowest_other(self) -> "Rate | None":
@@ -74,11 +87,11 @@ class Rate:
         Small copies are noisy, so the whole interval of a latency must lie below those of all others, too.
         """
         normal, other = self.normal, self.slowest_other
-        if self.high is None or normal is None or other is None:
+        if normal is None or other is None:
             return False
         if self.kind is Kind.LATENCY:
-            return self.high < min(OF_LATENCY * normal, other.low)
-        return self.high < NOTABLE * (other.low if len(self.peers) == 2 else normal)
+            return self.interval.high < min(OF_LATENCY * normal, other.interval.low)
+        return self.interval.high < NOTABLE * (other.interval.low if len(self.peers) == 2 else normal)
 
     @property
     def share(self) -> float | None:
@@ -168,15 +181,17 @@ class Rate:
 @lru_cache(maxsize=4)  # platforms are drawn together
 def rates(result: Result) -> list[Rate]:
     """Every rate that was measured, node by node, then those of several nodes."""
-    found = [
-        replace(READERS[part](at, record), node=at.node)
-        for at in [*views(result), View(together(result))]
-        for record in at.result.select("time")
-        if (part := record.text("part", "")) in READERS
-    ]
-    alike = by_key((rate.like, rate) for rate in sorted(found, key=lambda rate: rate.low))
-    for rate in found:
-        rate.peers.extend(alike[rate.like])
+    found = list[Rate]()
+    for at in [*views(result), View(together(result))]:
+        for record in at.result.select("time"):
+            if (part := record.text("part", "")) in READERS:
+                rate = READERS[part](at, record)
+                shared = record.case.get("at_once") or is_small(record)
+                found.append(replace(rate, node=at.node, limit=None if shared else rate.limit))
+    ordered = sorted(found, key=lambda rate: rate.interval.low)
+    for alike in by_key(((rate.part, rate.kind, rate.like), rate) for rate in ordered).values():
+        for rate in alike:
+            rate.peers.extend(alike)
     return found
 
 
@@ -184,37 +199,6 @@ def _gpu(at: View, device: int, fact: str = "name") -> Hashable:
     """A fact of a device; None of workers."""
     gpus: list[dict[str, Hashable]] = at.result.environment["gpus"]
     return gpus[device][fact] if device < len(gpus) else None
-
-
-def _rate(
-    record: Record,
-    amount: float,
-    unit: str = "GB/s",
-    limit: Limit | None = None,
-    *,
-    part: Part,
-    kind: Kind,
-    place: tuple[Place, ...] = (),
-    like: tuple[Hashable, ...],
-) -> Rate:
-    """`amount` per sample's time. The range of the samples is the interval if they are too few for one."""
-    every = [sample for samples in record.samples for sample in samples]
-    fastest, slowest = min(every), max(every)
-    if record.interval:
-        fastest, slowest = record.interval.low, record.interval.high
-    known = len(every) >= FEWEST
-    return Rate(
-        part=part,
-        kind=kind,
-        place=place,
-        like=(part, kind, *like),
-        unit=unit,
-        value=amount / record.median,
-        low=amount / slowest if known else 0.0,
-        high=amount / fastest if known else None,
-        limit=None if record.case.get("at_once") or is_small(record) else limit,
-        record=record,
-    )
 
 
 def is_small(record: Record) -> bool:
@@ -230,21 +214,15 @@ def _compute(at: View, record: Record) -> Rate:
     limit = None if load else limits.of_products(at.result, record.text("dtype"), device)
     amount, place = limits.product_rate(record) * record.median, (at.device(device),)
     like = (load, case.get("at_once"), case["dtype"], case["size"], case["products"], _gpu(at, device))
-    return _rate(record, amount, "TFLOP/s", limit, part=Part.COMPUTE, kind=Kind.COMPUTE, place=place, like=like)
+    return Rate(Part.COMPUTE, Kind.COMPUTE, place, like, record, amount, limit, "TFLOP/s")
 
 
 def _memory(at: View, record: Record) -> Rate:
     case, device = record.case, record.integer("device")
     passes = 2 if case["access"] == "copy" else 1
-    return _rate(
-        record,
-        passes * record.integer("bytes") / 1e9,
-        limit=limits.of_memory(at.result, device),
-        part=Part.MEMORY,
-        kind=Kind.MEMORY,
-        place=(at.device(device),),
-        like=(case["access"], case["bytes"], case["at_once"], _gpu(at, device)),
-    )
+    amount, place = passes * record.integer("bytes") / 1e9, (at.device(device),)
+    like = (case["access"], case["bytes"], case["at_once"], _gpu(at, device))
+    return Rate(Part.MEMORY, Kind.MEMORY, place, like, record, amount, limits.of_memory(at.result, device))
 
 
 def _host_link(at: View, record: Record) -> Rate:
@@ -257,15 +235,10 @@ def _host_link(at: View, record: Record) -> Rate:
     near: tuple[Hashable, ...] = (_gpu(at, device, "numa_node"),) if small else ()
     if case["at_once"]:  # threads that copy pageable memory are in one another's way: no two devices are alike
         near = (*near, _neighbours(at, device), () if pinned else device)
-    return _rate(
-        record,
-        record.integer("bytes") / 1e9,
-        limit=limits.of_host_copy(at.result, record, device) if pinned else None,
-        part=Part.HOST_LINKS,
-        kind=Kind.LATENCY if small else Kind.HOST_LINK,
-        place=(at.device(device),),
-        like=(case["direction"], case["memory"], case["bytes"], case["at_once"], _gpu(at, device), *near),
-    )
+    kind, place, amount = Kind.LATENCY if small else Kind.HOST_LINK, (at.device(device),), record.integer("bytes") / 1e9
+    like = (case["direction"], case["memory"], case["bytes"], case["at_once"], _gpu(at, device), *near)
+    limit = limits.of_host_copy(at.result, record, device) if pinned else None
+    return Rate(Part.HOST_LINKS, kind, place, like, record, amount, limit)
 
 
 def _neighbours(at: View, device: int) -> tuple[int, ...]:
@@ -285,7 +258,7 @@ def _device_link(at: View, record: Record) -> Rate:
         limit = replace(limit, least=LEAST_WITHOUT_PEERS)
     place = tuple(at.device(device) for device in sorted((source, target)))
     like = (size, at_once, way, _gpu(at, source), _gpu(at, target), near)
-    return _rate(record, size / 1e9, limit=limit, part=Part.GPU_LINKS, kind=kind, place=place, like=like)
+    return Rate(Part.GPU_LINKS, kind, place, like, record, size / 1e9, limit)
 
 
 def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hashable, ...]:
@@ -300,15 +273,10 @@ def _places(at: View, source: int, target: int, *, at_once: bool) -> tuple[Hasha
 def _collective(at: View, record: Record) -> Rate:
     case, nodes, used = record.case, record.case.get("nodes"), range(record.integer("devices"))
     ring = limits.has_ring(at.result, used)  # workers have no other way than the host's memory
-    return _rate(
-        record,
-        limits.bus_bytes(record) / 1e9,
-        limit=_of_ring(at, record),
-        part=Part.NETWORK if nodes else Part.COLLECTIVES,
-        kind=Kind.COLLECTIVE if nodes or ring else Kind.PCIE_COLLECTIVE,
-        place=() if nodes else tuple(map(at.device, used)),
-        like=(case["collective"], case["devices"], nodes, case["bytes"]),
-    )
+    part, place = (Part.NETWORK, ()) if nodes else (Part.COLLECTIVES, tuple(map(at.device, used)))
+    kind = Kind.COLLECTIVE if nodes or ring else Kind.PCIE_COLLECTIVE
+    like = (case["collective"], case["devices"], nodes, case["bytes"])
+    return Rate(part, kind, place, like, record, limits.bus_bytes(record) / 1e9, _of_ring(at, record))
 
 
 def _of_ring(at: View, record: Record) -> Limit | None:
@@ -325,7 +293,7 @@ def _nodes(_: View, record: Record) -> Rate:
     ends = sorted(record.integer(axis) for axis in ("node", "other") if record.case.get(axis) is not None)
     part, kind = (Part.COLLECTIVES, Kind.NODE) if len(ends) == 1 else (Part.NETWORK, Kind.NODE_PAIR)
     like = (record.case["devices"], record.case["bytes"])
-    return _rate(record, limits.bus_bytes(record) / 1e9, part=part, kind=kind, place=tuple(map(Place, ends)), like=like)
+    return Rate(part, kind, tuple(map(Place, ends)), like, record, limits.bus_bytes(record) / 1e9)
 
 
 def _host(at: View, record: Record) -> Rate:
@@ -334,7 +302,7 @@ def _host(at: View, record: Record) -> Rate:
     else:
         name, kind, passes = f"NUMA node {record.case.get('numa_node')}", Kind.HOST_MEMORY, 2
     size = record.integer("bytes")
-    return _rate(record, passes * size / 1e9, part=Part.HOST, kind=kind, place=(at.part(name),), like=(size,))
+    return Rate(Part.HOST, kind, (at.part(name),), (size,), record, passes * size / 1e9)
 
 
 READERS = {  # by the part of a record's case
@@ -356,7 +324,7 @@ def verdicts(result: Result) -> Iterator[Verdict]:
     for rate in rates(result):
         # What is faster than the vendor's sheet says tells nothing of the device; its peers may still do.
         known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
-        fine = "normal" if known or (rate.high is not None and rate.slowest_other) else "not judged"
+        fine = "normal" if known or (rate.interval.high < math.inf and rate.slowest_other) else "not judged"
         word = "odd one out" if rate.is_odd else "low" if rate.is_low else fine
         value, normal = rate.text + (f", {rate.limit.share(rate.value)}" if rate.limit else ""), _normal(rate)
         about = (rate.part, rate.kind, rate.place, word, value, normal, rate.measured, rate.who)
