@@ -10,7 +10,7 @@ limit, and times with those published for this device.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scalecard.analysis import formatting, published_figures
+from scalecard.analysis import by_key, formatting, published_figures
 from scalecard.analysis.platforms import device_name
 from scalecard.analysis.published_figures import GpuSpec, Match
 from scalecard.progress import counted
@@ -193,12 +193,13 @@ def _nvlink(result: Result, device: int, count: int) -> Limit | None:
 
 def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
     """The slowest link among the GPUs used, at the highest generation and width seen while this was measured."""
-    found, gpus = [], result.environment["gpus"]
-    for index in (index for index in used if index < len(gpus)):
-        gen, width = pcie_seen(record, index)
-        if gen and width:
-            advice = _advice(gpus[index], gen, width)
-            found.append(Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, advice))
+    gpus = result.environment["gpus"]
+    seen = [(gpus[index], *pcie_seen(record, index)) for index in used if index < len(gpus)]
+    found = [
+        Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, _advice(gpu, gen, width))
+        for gpu, gen, width in seen
+        if gen and width
+    ]
     return min(found, key=lambda limit: limit.rate, default=None)
 
 
@@ -323,9 +324,8 @@ def beside_published(result: Result, matches: Sequence[Match]) -> Iterator[Judge
     device = device_name(result)
     same = [match for match in matches if published_figures.is_same_card(device, match.entry.gpu) and not match.besides]
     able = [match for match in same if match.entry.unit in DIRECTION and match.entry.value]
-    for ours in {id(match.ours): match.ours for match in able}.values():
-        own = [match.entry for match in able if match.ours is ours]
-        entry = max(own, key=lambda each: DIRECTION[each.unit] * each.value)
+    for own in by_key((id(match.ours), match) for match in able).values():
+        ours, entry = own[0].ours, max((each.entry for each in own), key=lambda e: DIRECTION[e.unit] * e.value)
         worse = (ours.value / entry.value) ** DIRECTION[entry.unit] - 1
         size = {axis: value for axis, value in ours.settings.items() if axis in IN_BYTES}
         where = ", ".join(filter(None, [f"on {counted(entry.gpus, 'GPU')}", formatting.case(size)]))

@@ -78,9 +78,9 @@ def nickname(results: Sequence[Result], *, short: bool = False) -> str:
     Of one platform's results, without vendors and kinds of memory; `short`: by the models of its GPUs alone.
     """
     machine, nodes = from_facts(results[0].environment["machine"]), _num_nodes(results)
-    names = [_without_vendor(name, short) for name in _gpus(machine)]
-    one = " and ".join(f"{count} x {name}" for name, count in Counter(names).items())
-    one = one or f"{machine.cpu}, {machine.cores} cores (emulated)"
+    counts = Counter(_without_vendor(name, short) for name in _gpus(machine))
+    gpus = " and ".join(f"{count} x {name}" for name, count in counts.items())
+    one = gpus or f"{machine.cpu}, {machine.cores} cores (emulated)"
     return f"{nodes} nodes of {one}" if nodes > 1 else one
 
 

@@ -116,13 +116,9 @@ def time_spent(results: Sequence[Result]) -> str:
         return ""
     whole = sum(result.seconds for result in known)
     shares = {activity: sum(result.spent.get(activity, 0.0) for result in known) / whole for activity in Activity}
-    others = [
-        f"{formatting.percent(shares[activity])} {what}"
-        for activity, what in OVERHEADS.items()
-        if shares[activity] >= LEAST_SHARE
-    ]
-    told = f"; {', '.join(others)}" if others else ""
-    return f"Time: {formatting.percent(shares[Activity.TIMED])} of measuring was timed samples{told}."
+    told = [(shares[activity], what) for activity, what in OVERHEADS.items() if shares[activity] >= LEAST_SHARE]
+    others = "; " * bool(told) + ", ".join(f"{formatting.percent(share)} {what}" for share, what in told)
+    return f"Time: {formatting.percent(shares[Activity.TIMED])} of measuring was timed samples{others}."
 
 
 def _throttled(timed: Sequence[Record]) -> str:
@@ -149,8 +145,7 @@ def doubts(processes: Sequence[Sequence[float]]) -> list[str]:
 
 @functools.cache  # a report compares the current platform with each other one, and scipy takes milliseconds
 def _doubts(processes: tuple[tuple[float, ...], ...]) -> list[str]:
-    long = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES]
-    remarks = []
+    long, remarks = [samples for samples in processes if len(samples) >= FEWEST_SAMPLES], []
     drifts = sorted(((abs(math.log(drift(samples))), samples) for samples in long), reverse=True)
     # The test takes longest, so only what would be said is tested: the largest drift first.
     notable = [samples for size, samples in drifts if size > NOTABLE_DRIFT]

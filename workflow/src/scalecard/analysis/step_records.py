@@ -1,7 +1,5 @@
 """Records of training steps: of one device alone, what was counted of a step, and what options of DDP bring."""
 
-from collections.abc import Mapping
-
 from scalecard.analysis import formatting
 from scalecard.records.axes import BASELINE, DTYPES, MEMORY, Case, MemoryKind
 from scalecard.records.record import Record, Result
@@ -24,15 +22,12 @@ def memory(result: Result, step: Record) -> Record | None:
 
 def memory_by_kind(result: Result, step: Record) -> tuple[dict[MemoryKind, Record], dict[MemoryKind, Record]]:
     """What that device's memory is used for, measured and predicted, as far as each is known."""
-    measured, predicted = (
-        {kind: _beside(result, step, metric, {**place(step), "kind": kind}) for kind in MEMORY}
-        for metric in ("memory_by_kind", "predicted_memory")
-    )
-    return _known(measured), _known(predicted)
 
+    def known(metric: str) -> dict[MemoryKind, Record]:
+        found = {kind: _beside(result, step, metric, {**place(step), "kind": kind}) for kind in MEMORY}
+        return {kind: record for kind, record in found.items() if record and record.samples}
 
-def _known(found: Mapping[MemoryKind, Record | None]) -> dict[MemoryKind, Record]:
-    return {kind: record for kind, record in found.items() if record and record.samples}
+    return known("memory_by_kind"), known("predicted_memory")
 
 
 def largest_batch(result: Result, step: Record) -> Record | None:

@@ -159,8 +159,7 @@ def recipe(result: Result, workload: str) -> Mapping[str, Any]:
 
 def precision(result: Result, workload: str) -> str:
     """In which it was trained: where the recipe leaves it to the device, only the records by that recipe tell."""
-    others = OTHER_RECIPE.values()
-    own = (record for record in result.records if record.metric not in others and record.matches(workload=workload))
+    own = (r for r in result.records if r.metric not in OTHER_RECIPE.values() and r.matches(workload=workload))
     return next((record.text("precision") for record in own if "precision" in record.case), BASELINE)
 
 
@@ -249,12 +248,10 @@ class Batches:
 
 def batches(result: Result, workload: str, found: Sequence[StrategyRun]) -> Batches:
     """Of the fastest data parallelism on each number of devices, and of one device alone."""
-    fastest: dict[tuple[int, int], StrategyRun] = {}
-    for run in timed(found, "strong"):
-        if run.efficiency and strategies.of(run.strategy).family is Family.DATA:
-            key = (run.devices, run.nodes)
-            fastest[key] = max(fastest.get(key, run), run, key=lambda one: one.rate)
-    shared = [Point(p.batch / p.devices, p.efficiency, p.where) for p in fastest.values() if p.efficiency]
+    able = [run for run in timed(found, "strong") if strategies.of(run.strategy).family is Family.DATA]
+    by_place = by_key(((run.devices, run.nodes), run) for run in able if run.efficiency)
+    fastest = [max(own, key=lambda run: run.rate) for own in by_place.values()]
+    shared = [Point(run.batch / run.devices, run.efficiency, run.where) for run in fastest if run.efficiency]
     return Batches(*(sorted(points, key=lambda point: -point.batch) for points in (shared, _alone(result, workload))))
 
 

@@ -89,9 +89,8 @@ def alerts(result: Result) -> list[Verdict]:
 
 def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The faults, the worst first, each with what else it shows in; `verdicts` are all, also the normal ones."""
-    bad = [verdict for verdict in verdicts if not verdict.fine]
-    faults = [_fault(own) for own in by_key((_place_of(each), each) for each in bad + _of_one_end(verdicts)).values()]
-    faults = _everywhere(faults, verdicts)
+    bad = [*(verdict for verdict in verdicts if not verdict.fine), *_of_one_end(verdicts)]
+    faults = _everywhere([_fault(own) for own in by_key((_place_of(each), each) for each in bad).values()], verdicts)
     kinds = list(Kind)
     # A device comes before a pair, which comes before what nobody in particular is blamed for.
     faults.sort(key=lambda f: (kinds.index(f.kind), WORDS.index(f.verdict), len(f.place) or math.inf))

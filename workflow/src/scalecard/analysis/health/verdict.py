@@ -248,8 +248,9 @@ def views(result: Result) -> list[View]:
         return [View(result)]
     found = []
     for node in range(len(described)):
-        cases = [(r, {axis: value for axis, value in r.case.items() if axis != "node"}) for r in records.get(node, [])]
-        own = [replace(record, case=case) for record, case in cases]
+        own = [
+            replace(r, case={axis: r.case[axis] for axis in r.case if axis != "node"}) for r in records.get(node, [])
+        ]
         found.append(View(replace(result, records=own, environment=_environment(result, node)), node))
     return found
 
