@@ -248,9 +248,8 @@ def views(result: Result) -> list[View]:
         return [View(result)]
     found = []
     for node in range(len(described)):
-        own = [
-            replace(r, case={axis: r.case[axis] for axis in r.case if axis != "node"}) for r in records.get(node, [])
-        ]
+        mine = records.get(node, [])
+        own = [replace(r, case={axis: r.case[axis] for axis in r.case if axis != "node"}) for r in mine]
         found.append(View(replace(result, records=own, environment=_environment(result, node)), node))
     return found
 
