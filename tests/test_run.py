@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 from scalecard import run
-from scalecard.distributed import nodes
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout, nodes
 from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware.environment import environment
 from scalecard.hardware.machine import Machine, probe

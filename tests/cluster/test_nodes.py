@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from scalecard.distributed import nodes
+from scalecard.distributed import Layout, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import RankLost
 from scalecard.hardware.machine import probe
 from support.namespaces import ADDRESSES, HOSTS, NEEDS, can_make_namespaces, on_host, two_hosts

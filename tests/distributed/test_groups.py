@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.parallel.device_mesh import mesh
 from torch.distributed import distributed_c10d

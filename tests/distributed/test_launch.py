@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from scalecard.distributed import Layout
 from scalecard.distributed import launch as launches
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
-from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import RankLost, RanksFailed
 from scalecard.hardware.machine import Machine, probe
 from scalecard.records.axes import Case

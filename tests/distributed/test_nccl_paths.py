@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from scalecard.distributed import Layout
 from scalecard.distributed import launch as ranks
-from scalecard.distributed.layout import Layout
 from scalecard.hardware import vendors
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors import nvidia

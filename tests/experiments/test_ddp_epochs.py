@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.experiments import ddp
 from scalecard.workloads import reference
 from support.blocks import block

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.experiments import allreduce, ddp, dp_concise, strategies, tuning
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.stopping_rule import begin_budget, budget_left, coarse_to_fine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks
 from scalecard.records.record import Record

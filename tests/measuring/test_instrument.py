@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.device_timestamps import ClockMark
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.machine import Machine

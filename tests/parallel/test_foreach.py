@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 import torch
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted

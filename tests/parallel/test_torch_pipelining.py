@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
-from scalecard.distributed.layout import Layout
 from scalecard.parallel.device_mesh import pipeline_group
 from scalecard.parallel.torch_pipelining import SCHEDULES
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors.nvidia import runtime
 from scalecard.measuring.counting import counting

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.hardware.device_timestamps import ClockMark
 
 

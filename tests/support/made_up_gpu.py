@@ -9,7 +9,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Record
 

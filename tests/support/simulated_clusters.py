@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from scalecard.distributed.layout import layouts
+from scalecard.distributed import layouts
 from scalecard.records.axes import Case
 from scalecard.records.record import Count, Record, Result, Telemetry
 

@@ -18,7 +18,8 @@ from scalecard.workloads.recipe import (
     OptimizerSettings,
     Precision,
     autocast_forward,
-    checkpoint_forward,
+    change_forward,
+    checkpointed,
 )
 from support.projects import ROOT
 from torch import Tensor, nn
@@ -179,7 +180,7 @@ def test_a_module_in_bfloat16_rounds_every_product_and_keeps_its_parameters() ->
 def test_what_is_recomputed_keeps_its_inputs_alone_and_runs_its_forward_twice() -> None:
     module = nn.Sequential(nn.Linear(4, 64), nn.GELU(), nn.Linear(64, 4))
     plain, kept = copy.deepcopy(module), dict[str, int]()
-    checkpoint_forward(module, "blocks")
+    change_forward(module, checkpointed(type(module).forward, "blocks"))
 
     def gradients(model: nn.Module, name: str) -> list[Tensor]:
         sizes = list[int]()
@@ -201,7 +202,7 @@ def test_selective_checkpointing_computes_every_other_product_once() -> None:
     module = nn.Sequential(*(layer for out in (8, 16, 32) for layer in (nn.Linear(out // 2, out), nn.GELU())))
     module.append(nn.Linear(32, 4))
     plain = copy.deepcopy(module)
-    checkpoint_forward(module, "selective")
+    change_forward(module, checkpointed(type(module).forward, "selective"))
 
     def gradients(model: nn.Module) -> list[Tensor]:
         made = model(torch.ones(3, 4, requires_grad=True)).square().sum()
@@ -219,7 +220,7 @@ def test_selective_checkpointing_computes_attention_once() -> None:
             return nn.functional.scaled_dot_product_attention(x, x, x) * 2
 
     module = Attention()
-    checkpoint_forward(module, "selective")
+    change_forward(module, checkpointed(type(module).forward, "selective"))
 
     def both() -> None:
         module(torch.ones(1, 2, 8, 4, requires_grad=True)).square().sum().backward()

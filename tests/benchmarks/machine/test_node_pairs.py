@@ -4,9 +4,9 @@ from itertools import combinations
 
 import pytest
 from scalecard.benchmarks.machine import collectives
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.record import Record

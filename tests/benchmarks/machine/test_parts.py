@@ -9,9 +9,9 @@ import pytest
 import torch
 from scalecard.benchmarks.machine import collectives, copies, matmul, node_benchmarks
 from scalecard.benchmarks.machine.matmul import Products
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware import links as hardware_links
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.links import Link

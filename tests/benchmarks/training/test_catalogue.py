@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scalecard.benchmarks.training import multi_process, single_process
 from scalecard.benchmarks.training.strategy import StrategyBuilder
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.parallel.schedules import SCHEDULES as OURS
 from scalecard.parallel.torch_pipelining import SCHEDULES as OF_TORCH
 from scalecard.records import strategies

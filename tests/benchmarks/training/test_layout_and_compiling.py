@@ -10,9 +10,9 @@ from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.strategy import CannotBe
 from scalecard.benchmarks.training.validate import recipe_problem
 from scalecard.benchmarks.training.workload_file import NotAWorkload
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.devices import GpuDevice
 from scalecard.hardware.machine import probe
 from scalecard.measuring.case_variant import Subject

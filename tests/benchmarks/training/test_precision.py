@@ -10,9 +10,9 @@ import torch
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import WHOLE, subject
 from scalecard.benchmarks.training.validate import by_other_recipes, examined
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.experiments import strategies
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine

@@ -9,9 +9,9 @@ import pytest
 import torch
 from scalecard.benchmarks.training import multi_process
 from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.parallel import sharded
 from scalecard.records.strategies import FSDP_GRADIENTS, FSDP_PARAMETERS

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scalecard import experiments, progress
-from scalecard.distributed import nodes
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout, nodes
 from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware import isolation, vendors
 from scalecard.hardware.environment import environment, of_nodes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.hardware import host
 from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine, threads_each
@@ -32,17 +32,14 @@ class RankContext:
 
     @property
     def leads(self) -> bool:
-        """Whether this is rank 0, whose records are kept."""
         return self.rank == 0
 
     @property
     def alone(self) -> bool:
-        """Whether there is no other rank."""
         return self.world_size == 1
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether the launch covers several nodes."""
         return self.layout.nodes > 1
 
     def synchronize(self) -> None:
@@ -64,41 +61,41 @@ class RankContext:
 
         NCCL's groups are bound to one device per rank, and refuse the others.
         """
-        backend = dist.get_default_backend_for_device(device)
-        return _joined(dist.new_group(backend=backend, timeout=self.timeout, device_id=_bound(device)))
+        return _joined(self._group(None, device))
 
     def unbound_group(self) -> dist.ProcessGroup:
         """A further process group of all ranks, for collectives on all devices of each rank.
 
         NCCL's groups are bound to one device, but for the kind that PyTorch had before.
         """
-        backend = dist.get_default_backend_for_device(self.device)
-        if dist.is_backend_available(backend + UNBOUND):
-            backend += UNBOUND
-        return _joined(dist.new_group(backend=backend, timeout=self.timeout))
+        return _joined(self._group(None, self.device, UNBOUND))
 
     def group_among(self, rows: Iterable[Sequence[int]], *, lazily: bool = False) -> dist.ProcessGroup:
         """A further group of this rank's row, for collectives of its device's tensors; all ranks must ask for all.
 
-        The timeout is that of this launch: groups that PyTorch makes itself, as for a mesh, wait for minutes. On GPUs
-        each pair of ranks has, `lazily`, a communicator and a stream of its own, so that what a rank gets from one of
-        them does not queue behind what it sends to another one.
+        On GPUs each pair of ranks has, `lazily`, a communicator and a stream of its own, so that what a rank gets from
+        one of them does not queue behind what it sends to another one.
         """
-        backend, bound = dist.get_default_backend_for_device(self.device), _bound(self.device)
-        if lazily and dist.is_backend_available(backend + LAZY):
-            backend += LAZY
-        made = {tuple(row): dist.new_group(list(row), self.timeout, backend, device_id=bound) for row in rows}
+        made = {tuple(row): self._group(list(row), self.device, LAZY if lazily else "") for row in rows}
         return next(_joined(group) for row, group in made.items() if self.rank in row)
 
     def among(self, ranks: Sequence[int]) -> "RankContext | None":
         """This rank among some of all, or None if it is not one of them; every rank must ask, in the same order."""
-        backend = dist.get_default_backend_for_device(self.device)
-        group = dist.new_group(ranks, self.timeout, backend, device_id=_bound(self.device))
-        control = dist.new_group(ranks, self.timeout, "gloo")
+        group, control = self._group(list(ranks), self.device), self._group(list(ranks), torch.device("cpu"))
         if self.rank not in ranks:
             return None
         place, number = list(ranks).index(self.rank), len(ranks)
         return replace(self, rank=place, world_size=number, control=_joined(control), group=_joined(group))
+
+    def _group(self, ranks: list[int] | None, device: torch.device, kind: str = "") -> object:
+        """Of these ranks (None: all), by the device's backend, of a further `kind` if PyTorch has that of it.
+
+        The timeout is that of this launch: groups that PyTorch makes itself, as for a mesh, wait for minutes.
+        """
+        backend = dist.get_default_backend_for_device(device)
+        if dist.is_backend_available(backend + kind):
+            backend += kind
+        return dist.new_group(ranks, self.timeout, backend, device_id=None if kind == UNBOUND else _bound(device))
 
     def leave(self) -> None:
         """Give back what `among` made; all of its members do so."""
@@ -106,7 +103,6 @@ class RankContext:
             dist.destroy_process_group(group)
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         dist.barrier(group=self.control)
 
     def maximum(self, values: Sequence[float]) -> list[float]:

@@ -33,10 +33,10 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 
 from scalecard import progress
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext, join
-from scalecard.distributed.layout import Layout
 from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
-from scalecard.hardware import isolation, vendors
+from scalecard.hardware import host, isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.fresh_process import RANK_SERVER
 from scalecard.hardware.machine import Machine
@@ -110,9 +110,9 @@ class Notes:
             if nccl and failed.exitcode == -signal.SIGABRT:  # what NCCL's watchdog does to a rank that waits too long
                 how = f"rank {rank} was aborted by NCCL while it waited"
                 silent = [other for other in ranks if other != rank] if len(ranks) == 2 else []
-                return Failure(how, time.time_ns(), ranks, about_others=True, lost=True, silent=silent)
+                return Failure(how, time.time_ns(), ranks, about_others=True, reason=Reason.LOST, silent=silent)
             how = f"was killed by signal {-failed.exitcode}" if failed.exitcode < 0 else f"ended ({failed.exitcode})"
-            return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, lost=True)
+            return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, reason=Reason.LOST)
         first = min(notes.values(), key=lambda note: note["time"])
         waited = first["about_others"]
         return Failure(
@@ -120,7 +120,6 @@ class Notes:
             first["time"],
             ranks,
             about_others=waited,
-            lost=waited,
             reason=Reason(first["reason"]),
             silent=sorted(set(ranks) - set(notes)) if waited else [],
             stopped=stopped,
@@ -136,19 +135,9 @@ def transport_paths(machine: Machine, layout: Layout) -> dict[str, int]:
 
     Empty on a node that does not take part. RanksFailed and RankLost as in `launch`.
     """
-    library = vendors.here().collectives
-    with tempfile.TemporaryDirectory(prefix="scalecard-ranks-") as folder:
-        wanted = library.logging_to(Path(folder))
-        before = {key: os.environ.get(key) for key in wanted}
-        os.environ.update(wanted)
-        try:
-            found: list[dict[str, int]] = launch(_connect, folder, layout=layout, machine=machine)
-        finally:
-            for key, value in before.items():
-                if value is None:
-                    del os.environ[key]
-                else:
-                    os.environ[key] = value
+    library, log = vendors.here().collectives, tempfile.TemporaryDirectory(prefix="scalecard-ranks-")
+    with log as folder, host.variables(library.logging_to(Path(folder))):
+        found: list[dict[str, int]] = launch(_connect, folder, layout=layout, machine=machine)
     return found[0] if found else {}
 
 
@@ -226,7 +215,8 @@ def launch(
         multiprocessing.set_forkserver_preload([RANK_SERVER, function.__module__])
         start = elastic_launch(meeting.config(logs=folder), _main)
         try:
-            returned = start(function, args, machine, dict(os.environ), notes, timeout, layout, devices_each)
+            joining = partial(join, machine, timeout, layout, devices_each)
+            returned = start(function, args, joining, dict(os.environ), notes)
         except ChildFailedError as error:
             failure = meeting.failure(notes.failure(error, nccl=not machine.emulated), timeout)
             failure.records = notes.journal.read()
@@ -241,12 +231,9 @@ def launch(
 def _main(
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    machine: Machine,
+    joining: Callable[[], RankContext],
     environment: dict[str, str],
     notes: Notes,
-    timeout: timedelta,
-    layout: Layout,
-    devices_each: int,
 ) -> Any:
     """Runs in each rank process. Its error goes to its notes with the time, so that the first is known."""
     from scalecard.distributed import rank_server  # here alone, where a fork server has imported it
@@ -256,11 +243,11 @@ def _main(
     progress.inherit(quiet=rank != 0)
     notes.begin(rank)
     try:
-        context = join(machine, timeout, layout, devices_each)
+        context = joining()
         value = function(context, *args)
         if isinstance(value, Iterator):
             value = notes.journal.keep(value) if rank == 0 else list(value)
-        return value if layout.nodes == 1 else context.all_gather(value)[0]
+        return context.all_gather(value)[0] if context.spans_nodes else value
     except Exception as error:
         notes.leave(error, rank)
         raise

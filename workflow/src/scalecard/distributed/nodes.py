@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scalecard.distributed.layout import Layout
+from scalecard.distributed import Layout
 from scalecard.hardware import host
 from scalecard.records.record import Reason, Record
 
@@ -145,15 +145,14 @@ class RankLost(RanksFailed):
 class Failure:
     """How the launch failed on one node, and which ranks were there.
 
-    `reason` is that of its error. `about_others`: the rank that failed was waiting for another one. `lost`: it was
-    killed, or waited in vain. `silent` did not answer it and left no word, and `stopped` had been stopped by a signal.
+    `reason` is that of its error, or LOST of a rank that was killed. `about_others`: the rank that failed was waiting
+    for another one. `silent` did not answer it and left no word, and `stopped` had been stopped by a signal.
     """
 
     text: str
     time: int
     ranks: list[int]
     about_others: bool
-    lost: bool
     reason: Reason = Reason.ERROR
     silent: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
@@ -226,7 +225,7 @@ class Rendezvous:
         first = min(own or failures, key=lambda failure: failure.time)
         if not first.about_others:
             text = f"of {self.layout}, {first.text}"
-            return RankLost(text) if first.lost else RanksFailed(text, Reason(first.reason))
+            return RankLost(text) if first.reason == Reason.LOST else RanksFailed(text, Reason(first.reason))
         waited = f"each waits {timeout.total_seconds():g} s for the others"
         began = {rank for failure in failures for rank in failure.ranks}
         who = _who_is_silent(failures, sorted(set(range(self.layout.ranks)) - began))

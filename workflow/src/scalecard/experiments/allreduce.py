@@ -16,10 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from scalecard.distributed import nodes
+from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable

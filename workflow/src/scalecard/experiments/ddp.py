@@ -23,10 +23,9 @@ from torch import Tensor
 
 from scalecard import progress
 from scalecard.benchmarks.training import gradient_allreduce
-from scalecard.distributed import nodes
+from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops

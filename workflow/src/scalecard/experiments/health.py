@@ -24,10 +24,9 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.machine import collectives, node_benchmarks
-from scalecard.distributed import nodes
+from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.prepare import guarded

@@ -22,9 +22,9 @@ from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
 from scalecard.benchmarks.training.cuts import Model, after, resnet50
 from scalecard.benchmarks.training.reference_cache import References
+from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant

@@ -37,9 +37,9 @@ from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.single_process import TEXTBOOK as TEXTBOOK_PIPELINE
 from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable

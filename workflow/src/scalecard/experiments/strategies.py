@@ -30,9 +30,9 @@ from scalecard.benchmarks.training.simulated_pipelines import schedules_played a
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined, varies
 from scalecard.benchmarks.training.workload_file import NotAWorkload
+from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
-from scalecard.distributed.layout import Layout, layouts
 from scalecard.hardware.devices import open_devices
 from scalecard.hardware.failures import in_one_line
 from scalecard.hardware.machine import Machine

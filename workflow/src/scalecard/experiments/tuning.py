@@ -25,9 +25,9 @@ from scalecard import progress
 from scalecard.benchmarks.training.strategy import with_compilation_checked
 from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions

@@ -1,7 +1,6 @@
 """Marks in a device's queue: the device's own record of when it got there, kept apart from the clock that times it."""
 
 import ctypes
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,37 +9,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 
-class Mark(ABC):
-    """A point in the work submitted to a device."""
-
-    @abstractmethod
-    def seconds_since(self, earlier: Any) -> float:
-        """Seconds by the device's own clock from an earlier mark of it; waits until the device has passed this one."""
-
-
-@runtime_checkable
-class Marking(Protocol):
-    """What can mark a point in a device's queue."""
-
-    def mark(self, clock: Callable[[], int]) -> Mark:
-        """The point after all work submitted so far."""
-
-
-class Place(Marking, Protocol):
-    """A device, or a link between two: where work runs beside other work, and may fail alone."""
-
-    @property
-    def fault(self) -> str:
-        """What the driver reported of it; else empty."""
-
-
 @dataclass
-class ClockMark(Mark):
+class ClockMark:
     """`read` gives the nanoseconds that the device's own thread read when it got there, and waits for them."""
 
     read: Callable[[], int]
 
     def seconds_since(self, earlier: Any) -> float:
+        """Seconds by the device's own clock from an earlier mark of it; waits until the device has passed this one."""
         assert isinstance(earlier, ClockMark)
         return (self.read() - earlier.read()) / 1e9
 
@@ -64,7 +40,7 @@ class Event:
         self._free.append(self.event)
 
 
-class EventMark(Mark):
+class EventMark:
     """An event in each of these streams, which may be of several GPUs; each GPU takes the time of its own."""
 
     def __init__(self, streams: Iterable[torch.Stream]) -> None:
@@ -77,3 +53,22 @@ class EventMark(Mark):
             event.event.synchronize()
         both = [stream for stream in self._events if stream in earlier._events]
         return max(float(earlier._events[s].event.elapsed_time(self._events[s].event)) for s in both) / 1e3
+
+
+Mark = ClockMark | EventMark  # a point in the work submitted to a device
+
+
+@runtime_checkable
+class Marking(Protocol):
+    """What can mark a point in a device's queue."""
+
+    def mark(self, clock: Callable[[], int]) -> Mark:
+        """The point after all work submitted so far."""
+
+
+class Place(Marking, Protocol):
+    """A device, or a link between two: where work runs beside other work, and may fail alone."""
+
+    @property
+    def fault(self) -> str:
+        """What the driver reported of it; else empty."""

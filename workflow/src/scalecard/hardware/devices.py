@@ -51,10 +51,6 @@ def _values(args: tuple[Any, ...]) -> list[Any]:
     return [arg.result() if isinstance(arg, Task) else arg for arg in args]
 
 
-def _nothing(*_tasks: object) -> None:
-    """A device that runs this has waited for the tasks."""
-
-
 class Device(ABC):
     """One GPU or one CPU worker. `torch` is where its tensors live; `index` counts from 0.
 
@@ -75,7 +71,7 @@ class Device(ABC):
 
     def after(self, *tasks: object) -> Task:
         """A Task that is done once these and everything submitted before are; what is no Task is ready."""
-        return self.submit(_nothing, *tasks)
+        return self.submit(lambda *_: None, *tasks)
 
     def repeating(self, work: Callable[..., Any], *args: Any) -> Callable[[], object]:
         """What submits work(*args), without Tasks, each time it is called, with as little around it as possible."""
@@ -124,7 +120,8 @@ class GpuDevice(Device):
         self._arrivals: dict[torch.device, torch.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
-        self._refuse_after_fault()
+        if self.fault:  # every later call says a GPU's error again; it is the first one that says where it came from
+            raise DeviceFault(f"{self} failed before: {self.fault}")
         with contextlib.ExitStack() as streams:
             for task in args:
                 if isinstance(task, Task) and task.queued:
@@ -133,11 +130,6 @@ class GpuDevice(Device):
             _running.device = self
             value = work(*_values(args))
             return Task(value, queued=Event(self._stream))
-
-    def _refuse_after_fault(self) -> None:
-        """An error of a GPU is said again by every later call; it is the first one that says where it came from."""
-        if self.fault:
-            raise DeviceFault(f"{self} failed before: {self.fault}")
 
     def after(self, *tasks: object) -> Task:
         """Nothing is copied here, so no stream is entered: launching takes its time, tens of microseconds.
@@ -185,7 +177,8 @@ class GpuDevice(Device):
         """DeviceFault if the GPU has failed, once: those that go on without it may wait for all devices again."""
         if self.fault:
             return
-        _tell_of_waiting()
+        for observer in observers:
+            observer.waited()
         here = self._module.current_device()
         try:
             self._module.synchronize(self.index)
@@ -280,7 +273,8 @@ class CpuDevice(Device):
         return keep_until_copied(tensor).to(self.torch)
 
     def synchronize(self) -> None:
-        _tell_of_waiting()
+        for observer in observers:
+            observer.waited()
         pending, self._pending = self._pending, []
         failed = [error for future in pending if (error := future.exception())]  # after all of them
         if failed:
@@ -349,21 +343,11 @@ class Observer:
 observers: list[Observer] = []  # at most one
 
 
-def _tell_of_waiting() -> None:
-    for observer in observers:
-        observer.waited()
-
-
 @contextlib.contextmanager
-def observed(
-    around: Callable[[], contextlib.AbstractContextManager[object]],
-    received: Callable[[int, float], None],
-    again: Callable[[], contextlib.AbstractContextManager[object]],
-    waited: Callable[[], None],
-) -> Iterator[None]:
+def observed(observer: Observer) -> Iterator[None]:
     """Let the work that is submitted meanwhile be counted; one observer at a time."""
     assert not observers, "work is counted once"
-    observers.append(Observer(around, received, again, waited))
+    observers.append(observer)
     try:
         yield
     finally:

@@ -19,11 +19,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import forkserver, util
 from typing import Any, TypeVar
 
 from scalecard.hardware import isolation
+from scalecard.hardware.host import variables
 from scalecard.records.record import Reason
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by the server and, there, by the ranks alone
@@ -46,17 +47,13 @@ def early_start(modules: Sequence[str], *, preload: Sequence[str] = ()) -> Itera
 
     Its fork server, and that of each one that follows, has imported those of `preload`; without any there is no server.
     """
-    os.environ[PRELOAD] = " ".join(preload)
-    try:
-        if not isolation.machine_is_free():
-            yield
-            return
-        with _pool("spawn") as pool:
+    with ExitStack() as entered:
+        entered.enter_context(variables({PRELOAD: " ".join(preload)}))
+        if isolation.machine_is_free():
+            pool = entered.enter_context(_pool("spawn"))
+            entered.callback(_early.clear)
             _early.append((pool, pool.submit(_import, [*modules, *preload])))
-            yield
-    finally:
-        _early.clear()
-        del os.environ[PRELOAD]
+        yield
 
 
 def asked(name: str, work: Callable[..., T], *args: Any) -> T:

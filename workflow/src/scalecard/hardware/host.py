@@ -17,7 +17,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -169,20 +169,24 @@ def _read(path: Path) -> str:
     return path.read_text().strip()
 
 
-def frequency_mhz(missing: Missing) -> float | None:
-    """The mean over the cores this process may use, if the kernel reports it."""
-    return missing.ask("cpu_mhz", _mean_frequency)  # type: ignore[no-any-return]
-
-
-def _mean_frequency() -> float:
+def mean_frequency_mhz() -> float:
+    """The mean over the cores this process may use; OSError if the kernel does not report it."""
     cores = sorted(os.sched_getaffinity(0))[:8]  # a few are enough, and each costs a read
     khz = [int(_read(CPUS / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores]
     return sum(khz) / len(khz) / 1000
 
 
-def load_average() -> float:
-    """Processes that ran or waited to run over the last minute, ours included."""
-    return os.getloadavg()[0]
+@contextlib.contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """These variables of the environment meanwhile; afterwards they are as before."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
 
 
 def cpu_seconds() -> tuple[float, float, float]:

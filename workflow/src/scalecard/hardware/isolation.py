@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 
 from scalecard import progress
+from scalecard.hardware.host import variables
 
 LOCK = Path("/tmp/scalecard.lock")  # one per machine, so not in the user's own temporary folder
 SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # follow no link, wait for no reader of a FIFO
@@ -147,17 +148,17 @@ def own_folder() -> Iterator[Path]:
         yield _own[0]
         return
     remove_dead_folders()
-    before = tempfile.tempdir, os.environ.get("TMPDIR")
+    before, of_semaphores = tempfile.tempdir, multiprocessing.current_process()._config  # type: ignore[attr-defined]
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
-    with (folder / "lock").open("w") as held:
+    with (folder / "lock").open("w") as held, variables({"TMPDIR": str(folder)}):
         fcntl.flock(held, fcntl.LOCK_EX)
-        _use(str(folder), str(folder), f"/{folder.name}")
+        tempfile.tempdir, of_semaphores["semprefix"] = str(folder), f"/{folder.name}"
         _own.append(folder)
         try:
             yield folder
         finally:
             _own.clear()
-            _use(*before, "/mp")
+            tempfile.tempdir, of_semaphores["semprefix"] = before, "/mp"
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -169,16 +170,6 @@ def remove_dead_folders(parent: Path | None = None) -> list[Path]:
             semaphore.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
     return dead
-
-
-def _use(default: str | None, variable: str | None, semaphores: str) -> None:
-    """Where this process and those that it starts make temporary files, and how they name their semaphores."""
-    tempfile.tempdir = default
-    if variable is None:
-        os.environ.pop("TMPDIR", None)
-    else:
-        os.environ["TMPDIR"] = variable
-    multiprocessing.current_process()._config["semprefix"] = semaphores  # type: ignore[attr-defined]
 
 
 def _is_dead(folder: Path) -> bool:

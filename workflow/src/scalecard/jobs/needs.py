@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from scalecard.distributed.layout import Layout, layouts
+from scalecard.distributed import Layout, layouts
 from scalecard.measuring.stopping_rule import COARSE, TRIALS_SHARE
 from scalecard.records.statistics import FEWEST
 

@@ -171,8 +171,8 @@ def counting(counted_module: torch.nn.Module | None = None) -> Iterator[Tally]:
     _counting.append(tally)
     try:
         waited = partial(tally.add, "synchronisations", 1)
-        observed = devices.observed(lambda: _Operations(tally), tally.receive, _recomputing_here, waited)
-        with observed, _Operations(tally):
+        observer = devices.Observer(lambda: _Operations(tally), tally.receive, _recomputing_here, waited)
+        with devices.observed(observer), _Operations(tally):
             yield tally
     finally:
         _counting.pop()

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from scalecard import progress
+from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
-from scalecard.distributed.layout import Layout
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Check

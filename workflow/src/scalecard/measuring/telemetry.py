@@ -7,6 +7,7 @@ machine.
 """
 
 import contextlib
+import os
 import statistics
 import threading
 import time
@@ -62,8 +63,8 @@ class Watch:
         self._readings.append(
             {
                 "gpus": [gpu.state(isolation.is_ours) for gpu in self.gpus],
-                "load_average": host.load_average(),
-                "cpu_mhz": host.frequency_mhz(self._missing),
+                "load_average": os.getloadavg()[0],
+                "cpu_mhz": self._missing.ask("cpu_mhz", host.mean_frequency_mhz),
             }
         )
 

@@ -50,21 +50,17 @@ def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
     makes the code, and the others find its kernels there.
     """
     global _turns
-    before = {name: os.environ.get(name) for name in CACHES}
     make = partial(tempfile.TemporaryDirectory, prefix="scalecard-compiled-", ignore_cleanup_errors=True)
     each = ctx.world_size // ctx.layout.nodes
     with make() if ctx.rank % each == 0 else nullcontext("") as made:
         folder = Path(ctx.all_gather(made)[ctx.rank - ctx.rank % each])
-        os.environ.update({name: str(folder / name.lower()) for name in CACHES})
         _turns = _Turns(folder, max(1, min(MOST_WORKERS, host.usable_cores() // each)))
         try:
-            yield
-            ctx.barrier()  # nobody needs the folder any more
+            with host.variables({name: str(folder / name.lower()) for name in CACHES}):
+                yield
+                ctx.barrier()  # nobody needs the folder any more
         finally:
             _turns = None
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                os.environ.update({} if value is None else {name: value})
 
 
 class _Turns:

@@ -118,6 +118,11 @@ def _put(shared: Places, tensor: Tensor) -> None:
         setattr(module, name, tensor)
 
 
+def _in_place_of(tensor: Tensor, value: Tensor) -> Tensor:
+    """The value, as a parameter in the place of one."""
+    return nn.Parameter(value, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else value
+
+
 def _has_nan(tensor: Tensor) -> bool:
     """Whether its type does."""
     return tensor.is_floating_point() or tensor.is_complex()
@@ -133,7 +138,7 @@ def _empty(tensor: Tensor, *, lowest: bool) -> Tensor:
     else:
         ends = torch.iinfo(form.dtype)
         form.fill_(ends.min if lowest else ends.max)
-    return nn.Parameter(form, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else form
+    return _in_place_of(tensor, form)
 
 
 def materialised(model: nn.Module, seed: int, device: torch.device) -> nn.Module:
@@ -142,9 +147,7 @@ def materialised(model: nn.Module, seed: int, device: torch.device) -> nn.Module
     values: dict[str, Tensor] = {}
     initialise(model, seed, lambda name, value: values.update({name: value.to(device)}))
     for name, tensor in tensors:
-        is_parameter = isinstance(tensor, nn.Parameter)
-        here = nn.Parameter(values[name], tensor.requires_grad) if is_parameter else values[name]
-        _put(places[id(tensor)], here)
+        _put(places[id(tensor)], _in_place_of(tensor, values[name]))
     return model.to(device)  # a buffer that init_weights() adds
 
 
@@ -152,6 +155,5 @@ def put_on_meta(model: nn.Module) -> nn.Module:
     """The model with all of it on meta; `to` would let modules that share a parameter have one each."""
     for shared in _places(model).values():
         tensor = getattr(*shared[0])
-        there = tensor.detach().to(META)
-        _put(shared, nn.Parameter(there, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else there)
+        _put(shared, _in_place_of(tensor, tensor.detach().to(META)))
     return model

@@ -215,18 +215,19 @@ def under_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-class _CountedRecompute:
+def _counting_recompute(forward: Callable[..., Any]) -> Callable[..., Any]:
     """A forward whose second run, in the backward, is counted apart."""
+    ran = False
 
-    def __init__(self, forward: Callable[..., Any]) -> None:
-        self._forward, self._ran = forward, False
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal ran
         with ExitStack() as entered:
-            for observer in devices.observers if self._ran else ():
+            for observer in devices.observers if ran else ():
                 entered.enter_context(observer.again())
-            self._ran = True
-            return self._forward(*args, **kwargs)
+            ran = True
+            return forward(*args, **kwargs)
+
+    return run
 
 
 def _keep_every_other() -> Any:
@@ -252,15 +253,10 @@ def checkpointed(function: Callable[..., Any], how: Checkpointing) -> Callable[.
 
     def run(*args: Any, **kwargs: Any) -> Any:
         # What traces a forward to compile it cannot trace what counts.
-        counted = function if torch.compiler.is_compiling() else _CountedRecompute(function)
+        counted = function if torch.compiler.is_compiling() else _counting_recompute(function)
         return checkpoint(counted, *args, **checkpoint_options(how), **kwargs)
 
     return run
-
-
-def checkpoint_forward(module: nn.Module, how: Checkpointing) -> None:
-    """Let the module's forward run again in the backward."""
-    change_forward(module, checkpointed(type(module).forward, how))
 
 
 def autocast_forward(module: nn.Module) -> nn.Module:

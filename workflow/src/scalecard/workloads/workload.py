@@ -25,7 +25,8 @@ from scalecard.workloads.recipe import (
     Precision,
     Recipe,
     autocast_forward,
-    checkpoint_forward,
+    change_forward,
+    checkpointed,
     in_layout,
     under_autocast,
 )
@@ -151,7 +152,7 @@ class Workload:
             compile_blocks(self.wrappable_blocks(model), self.recipe.checkpointing)
         elif self.recomputes:
             for block in self.wrappable_blocks(model):
-                checkpoint_forward(block, self.recipe.checkpointing)
+                change_forward(block, checkpointed(type(block).forward, self.recipe.checkpointing))
         if self.exact:
             return model.double().eval()
         return (autocast_forward(model) if self.in_bf16 else model).train(not self.frozen)

@@ -15,11 +15,13 @@ from pathlib import Path
 from scalecard import progress
 from scalecard.benchmarks.machine import copies, matmul
 from scalecard.benchmarks.machine.matmul import Products
-from scalecard.hardware import error_counters, host, vendors
+from scalecard.hardware import host, vendors
 from scalecard.hardware.devices import CpuDevice, Device, near, open_devices
+from scalecard.hardware.facts import Missing
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.links import Link
 from scalecard.hardware.machine import Machine
+from scalecard.hardware.vendors.nvidia import nccl
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import count
 from scalecard.measuring.interleaved_timing import time_rounds
@@ -29,6 +31,15 @@ from scalecard.records.axes import Case, Scalar
 from scalecard.records.record import Check, Reason, Record
 
 CHUNK = 2**20  # bytes of a file that are read at a time
+# What hardware counts when something goes wrong. Source: Linux kernel, ABI/stable/sysfs-class-infiniband.
+PORT_COUNTERS = {
+    "symbol_error": "symbol errors",
+    "link_downed": "link downed",
+    "port_rcv_errors": "receive errors",
+    "port_xmit_discards": "send discards",
+}
+Part = tuple[str, int | str]  # ("device", its number) or ("adapter", the name of its port)
+Counts = dict[tuple[Part, str], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,7 @@ def records(of: Amounts, machine: Machine) -> Iterator[Record]:
     empty_cache()
     yield from _host_memory(of)
     yield from _storage(of)
-    for name, rate in error_counters.link_rates().items():
+    for name, rate in link_rates().items():
         yield Record(case={"part": "adapter", "adapter": name}, metric="rate", unit="B/s", samples=[[rate]])
 
 
@@ -226,11 +237,11 @@ def reading(path: Path, checksum: int) -> Subject:
 @contextmanager
 def watched() -> Iterator[Callable[[], list[Record]]]:
     """What is called at the end returns a record of each counter: its value before, and now."""
-    before = error_counters.read()
+    before = error_counts()
     with vendors.here().counting_faults() as xids:
 
         def records() -> list[Record]:
-            after = error_counters.read()
+            after = error_counts()
             known = {key: [float(before[key]), float(after[key])] for key in before if key in after}
             known |= {(("device", index), "XID"): [0.0, float(count)] for index, count in xids().items()}
             found = []
@@ -241,3 +252,35 @@ def watched() -> Iterator[Callable[[], list[Record]]]:
             return found or [Record.skipped({"part": "counters"}, note, metric="errors", unit="count")]
 
         yield records
+
+
+def error_counts() -> Counts:
+    """Every counter that answers, since the driver was loaded or, of ECC and rows, in the card's life."""
+    found: Counts = {}
+    with vendors.session() as gpus:
+        for index, gpu in enumerate(gpus):
+            for name, ask in gpu.error_counters().items():
+                value = Missing().ask(name, ask)
+                if value is not None:
+                    found[("device", index), name] = int(value)
+    for port in sorted(nccl.ADAPTERS.glob("*/ports/*")):
+        for file, name in PORT_COUNTERS.items():
+            value = Missing().ask(name, lambda: int((port / "counters" / file).read_text()))
+            if value is not None:
+                found[("adapter", port_name(port)), name] = value
+    return found
+
+
+def port_name(port: Path) -> str:
+    """'mlx5_0 port 1' for /sys/class/infiniband/mlx5_0/ports/1."""
+    return f"{port.parts[-3]} port {port.name}"
+
+
+def link_rates() -> dict[str, float]:
+    """Bytes per second of each InfiniBand port, by its name: '400 Gb/sec (4X NDR)' is 5e10."""
+    rates = {}
+    for port in sorted(nccl.ADAPTERS.glob("*/ports/*")):
+        text = Missing().ask("rate", (port / "rate").read_text)
+        if text:
+            rates[port_name(port)] = float(text.split()[0]) * 1e9 / 8
+    return rates

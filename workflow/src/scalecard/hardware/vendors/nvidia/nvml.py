@@ -195,7 +195,7 @@ def _display_server(pid: int) -> str:
 def session(missing: Missing | None = None) -> Iterator[list[NvidiaGpu]]:
     """The GPUs that CUDA will enumerate, in its order; their handles are valid inside. Empty without a driver."""
     missing = missing or Missing()
-    if not _started(missing):  # outside of `except`, so that errors of the body do not mention this one
+    if not missing.ask("gpus", _started):
         yield []
         return
     try:
@@ -204,15 +204,13 @@ def session(missing: Missing | None = None) -> Iterator[list[NvidiaGpu]]:
         pynvml.nvmlShutdown()
 
 
-def _started(missing: Missing) -> bool:
+def _started() -> bool:
     if NO_LIBRARY:
-        missing.reasons["gpus"] = NO_LIBRARY
-        return False
+        raise OSError(NO_LIBRARY)
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        missing.reasons["gpus"] = f"no NVIDIA driver answers: {error}"
-        return False
+        raise OSError(f"no NVIDIA driver answers: {error}") from error
     return True
 
 
