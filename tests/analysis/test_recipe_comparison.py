@@ -128,7 +128,7 @@ def test_what_is_slower_is_kept_only_for_its_memory_or_its_largest_batch(
     ours, theirs = IN_BF16[2], IN_FLOAT32[1]
     records = [memory(ours, gib[0]), memory(theirs, gib[1]), largest(ours, samples[0]), largest(theirs, samples[1])]
     fast, slow = runs(make_result, ours, theirs, *records)
-    assert (slow.memory, slow.largest) == (gib[1] * GIB, samples[1])
+    assert (slow.memory, slow.largest_batch) == (gib[1] * GIB, samples[1])
     assert (slow.is_dominated_by(fast), fast.is_dominated_by(slow)) == (dominated, False)
 
 

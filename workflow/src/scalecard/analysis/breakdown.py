@@ -33,6 +33,7 @@ from statistics import mean
 
 from scalecard.analysis import step_records
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.strategy_choice import StrategyRun, strategy_runs, workloads
 from scalecard.records import strategies
 from scalecard.records.axes import BASELINE, Case
 from scalecard.records.record import Record, Result
@@ -67,29 +68,16 @@ class Term:
     rank: int | None = None
 
 
-@dataclass(frozen=True)
-class Breakdown:
+@dataclass(frozen=True, kw_only=True)
+class Breakdown(StrategyRun):
     """A step and its terms: input comes on top, the others add up to it. The rest includes what is `untimed`."""
 
-    record: Record
     terms: list[Term]
-    untimed: tuple[Untimed, ...] = ()
-
-    @property
-    def workload(self) -> str:
-        return self.record.text("workload")
-
-    @property
-    def strategy(self) -> str:
-        return self.record.text("strategy")
-
-    @property
-    def devices(self) -> int:
-        return self.record.integer("devices")
+    untimed: tuple[Untimed, ...]
 
     @property
     def seconds(self) -> float:
-        return self.record.median
+        return self.step.median
 
     @property
     def ideal(self) -> float:
@@ -122,8 +110,9 @@ def of_strategies(measured: PlatformResults) -> list[Breakdown]:
     result = measured.of("strategies")
     if result is None:
         return []
-    steps = [record for record in result.select("step_time") if record.integer("devices", 1) > 1]
-    return [found for step in steps if (found := _of(step, result, measured))]
+    runs = [run for workload in workloads(result) for run in strategy_runs(result, workload)]
+    able = [(run.step, run.alone) for run in runs if run.fits and run.devices > 1]
+    return [_of(step, alone, result, measured) for step, alone in able if alone]
 
 
 @dataclass(frozen=True)
@@ -152,10 +141,7 @@ class Ideal:
         return [extra, Term(name, time - update - self.without_update, error)]
 
 
-def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | None:
-    single = step_records.single(result, step.text("workload"))
-    if single is None:
-        return None
+def _of(step: Record, single: Record, result: Result, measured: PlatformResults) -> Breakdown:
     kind = strategies.of(step.case["strategy"])
     share = step.integer("units") / single.integer("units") / step.integer("devices")
     update = result.find("update_time", workload=step.case["workload"])
@@ -166,7 +152,8 @@ def _of(step: Record, result: Result, measured: PlatformResults) -> Breakdown | 
     found = [term for term in found if term.name not in missing]
     terms = [Term(COMPUTE, ideal.seconds - again, ideal.error), *([Term(RECOMPUTED, again)] if again else []), *found]
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
-    return Breakdown(step, [*terms, *_input(step, measured)], (*untimed, *kind.untimed))
+    terms += _input(step, measured)
+    return Breakdown(step=step, alone=single, terms=terms, untimed=(*untimed, *kind.untimed))
 
 
 def _terms(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> tuple[list[Term], tuple[Untimed, ...]]:
@@ -198,14 +185,14 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> lis
     own = [record for record in result.select("rank_time", **case) if "rank" in record.case]
     if not (slowest and own):
         return []
-    middle = mean(record.median for record in own)
+    middle, (each, always) = mean(record.median for record in own), _compared(own)
     exchange, exposed = result.find("exchange_time", **case), step.median - (slowest.median - saved)
     if exchange:
         exposed = max(0.0, min(exposed, _exchanges(kind, step.text("precision", BASELINE)) * exchange.median))
     return [
         *found,
         Term(SHARING, middle - time, _both(_half(own[0]), error)),
-        Term(SLOWEST, slowest.median - middle, error_of_difference(slowest, _mean_of(own)), _always_slowest(own)),
+        Term(SLOWEST, slowest.median - middle, error_of_difference(slowest, each), always),
         Term(EXPOSED, exposed, error_of_difference(step, slowest)),
     ]
 
@@ -328,16 +315,12 @@ def error_of_difference(a: Record, b: Record) -> float | None:
     return _half(Record(case={}, metric=a.metric, unit=a.unit, samples=rounds))
 
 
-def _mean_of(own: Sequence[Record]) -> Record:
-    processes = zip(*(record.samples for record in own), strict=True)
-    rounds = [[mean(values) for values in zip(*ranks, strict=True)] for ranks in processes]
-    return Record(case={}, metric="rank_time", unit="s", samples=rounds, telemetry=own[0].telemetry)
-
-
-def _always_slowest(own: Sequence[Record]) -> int | None:
-    """The rank that is the slowest in nearly all rounds, if one is, and not by chance."""
-    rounds = [values for ranks in zip(*(r.samples for r in own), strict=True) for values in zip(*ranks, strict=True)]
-    slowest = [max(range(len(own)), key=values.__getitem__) for values in rounds]
+def _compared(own: Sequence[Record]) -> tuple[Record, int | None]:
+    """The ranks' mean of each round, and the rank that is the slowest in nearly all, if one is, and not by chance."""
+    processes = [list(zip(*ranks, strict=True)) for ranks in zip(*(record.samples for record in own), strict=True)]
+    rounds = [[mean(values) for values in process] for process in processes]
+    each = Record(case={}, metric="rank_time", unit="s", samples=rounds, telemetry=own[0].telemetry)
+    slowest = [max(range(len(own)), key=values.__getitem__) for process in processes for values in process]
     often = max(set(slowest), key=slowest.count)
     by_chance = len(slowest) < FEW_ROUNDS or slowest.count(often) < ALWAYS * len(slowest)
-    return None if by_chance else own[often].integer("rank")
+    return each, None if by_chance else own[often].integer("rank")

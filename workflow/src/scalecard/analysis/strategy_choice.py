@@ -29,13 +29,13 @@ class StrategyRun:
     """A strategy on a number of devices, and what became of it: `step` has its times, or says why there are none.
 
     `alone` is one device with the batch that it has by itself; None if that was not timed. `memory` of the fullest
-    device is in bytes, `largest` the most samples on each; 0 if not known.
+    device is in bytes, `largest_batch` the most samples on each; 0 if not known.
     """
 
     step: Record
     alone: Record | None
     memory: float = 0.0
-    largest: float = 0.0
+    largest_batch: float = 0.0
 
     @property
     def workload(self) -> str:
@@ -134,8 +134,8 @@ class StrategyRun:
         Where memory is not known, whether it is surely faster by the same recipe.
         """
         if self.memory and other.memory:
-            known = self.largest and other.largest
-            beaten = self.memory >= other.memory and not (known and self.largest > other.largest)
+            known = self.largest_batch and other.largest_batch
+            beaten = self.memory >= other.memory and not (known and self.largest_batch > other.largest_batch)
         else:
             beaten = self.recipe == other.recipe
         able = beaten and self.devices == other.devices and self.rate < other.rate

@@ -63,7 +63,7 @@ def _on_most_devices(measured: PlatformResults) -> dict[str, list[Breakdown]]:
     """By workload, that of the fastest step first: strong scaling or, if there is none, weak scaling."""
     by_workload = by_key((each.workload, each) for each in breakdown.of_strategies(measured))
     for name, own in by_workload.items():
-        chosen = [each for each in own if each.record.case["scaling"] == "strong"] or own
+        chosen = [each for each in own if each.scaling == "strong"] or own
         most = max(each.devices for each in chosen)
         by_workload[name] = sorted((e for e in chosen if e.devices == most), key=lambda each: each.seconds)
     return dict(sorted(by_workload.items(), key=lambda item: item[1][0].seconds))
@@ -81,7 +81,7 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
 
 
 def _point(found: Breakdown, name: str, platform: str) -> Point:
-    term, samples = found.term(name), found.record.num_samples
+    term, samples = found.term(name), found.step.num_samples
     bounds = Interval(term.seconds - term.error, term.seconds + term.error) if term.error else None
     return Point(series=found.strategy, x=name, value=term.seconds, interval=bounds, samples=samples, platform=platform)
 
@@ -146,19 +146,19 @@ def _share(seconds: float, found: Breakdown) -> str:
 def tables(measured: PlatformResults) -> list[Table]:
     """Every strategy at every number of devices: each term in seconds and as a share of the step."""
     every = breakdown.of_strategies(measured)
-    found = sorted(every, key=lambda e: (e.workload, e.devices, e.record.text("scaling"), e.seconds))
+    found = sorted(every, key=lambda e: (e.workload, e.devices, e.scaling, e.seconds))
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
     rows: list[dict[str, str | Cell]] = [
         {
             "Workload": each.workload,
             "Strategy": each.strategy,
             "Devices": Cell(f"{each.devices}{f' on {nodes} nodes' if nodes else ''}", each.devices),
-            "Scaling": each.record.text("scaling"),
+            "Scaling": each.scaling,
             "Step": Cell(formatting.seconds(each.seconds), each.seconds),
             **{name.capitalize(): _cell(each, name) for name in shown},
         }
         for each in found
-        for nodes in [each.record.case.get("nodes")]
+        for nodes in [each.step.case.get("nodes")]
     ]
     note = (
         "What each term is: see the method. A term below zero is a gain. The rest is what no term explains. Input comes"
