@@ -25,7 +25,6 @@ beyond 5 %, these terms do not explain it. Input comes on top: what a DataLoader
 step, which computes on data that is there.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +32,7 @@ from statistics import mean
 
 from scalecard.analysis import step_records
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.analysis.step_records import error_of_difference, half_width, in_quadrature
 from scalecard.analysis.strategy_choice import StrategyRun, strategy_runs, workloads
 from scalecard.records import strategies
 from scalecard.records.axes import BASELINE, Case
@@ -134,7 +134,7 @@ class Ideal:
 
     def beyond(self, time: float, update: float, error: float | None, *, launching: bool = False) -> list[Term]:
         """The terms of a device that computes so long, of which so long an update."""
-        name, error = LAUNCHING if launching else SMALLER, _both(error, self.error)
+        name, error = LAUNCHING if launching else SMALLER, in_quadrature(error, self.error)
         if not self.update:
             return [Term(name, time - self.seconds, error)]
         extra = Term(UPDATE, update - self.share * self.update)
@@ -145,13 +145,13 @@ def _of(step: Record, single: Record, result: Result, measured: PlatformResults)
     kind = strategies.of(step.case["strategy"])
     share = step.integer("units") / single.integer("units") / step.integer("devices")
     update = result.find("update_time", workload=step.case["workload"])
-    ideal = Ideal(share * single.median, _half(single, share), update.median if update else 0.0, share)
+    ideal = Ideal(share * single.median, half_width(single, share), update.median if update else 0.0, share)
     again = ideal.without_update * step_records.recomputed_share(single)
     found, untimed = _terms(kind, step, result, ideal)
     missing = {name for part in kind.untimed for name in TERMS_OF[part]}
     found = [term for term in found if term.name not in missing]
     terms = [Term(COMPUTE, ideal.seconds - again, ideal.error), *([Term(RECOMPUTED, again)] if again else []), *found]
-    terms.append(Term(REST, step.median - sum(term.seconds for term in terms), _half(step)))
+    terms.append(Term(REST, step.median - sum(term.seconds for term in terms), half_width(step)))
     terms += _input(step, measured)
     return Breakdown(step=step, alone=single, terms=terms, untimed=(*untimed, *kind.untimed))
 
@@ -191,7 +191,7 @@ def _of_ranks(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> lis
         exposed = max(0.0, min(exposed, _exchanges(kind, step.text("precision", BASELINE)) * exchange.median))
     return [
         *found,
-        Term(SHARING, middle - time, _both(_half(own[0]), error)),
+        Term(SHARING, middle - time, in_quadrature(half_width(own[0]), error)),
         Term(SLOWEST, slowest.median - middle, error_of_difference(slowest, each), always),
         Term(EXPOSED, exposed, error_of_difference(step, slowest)),
     ]
@@ -220,7 +220,7 @@ def _local(result: Result, step: Record) -> tuple[float, float | None, bool] | N
         return None
     low, high = timed[below], timed[above]
     weight = (size - below) / (above - below) if above > below else 0.0
-    return low.median + weight * (high.median - low.median), _half(high), low.launch_bound
+    return low.median + weight * (high.median - low.median), half_width(high), low.launch_bound
 
 
 def _of_cut(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> list[Term]:
@@ -230,7 +230,7 @@ def _of_cut(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> list[
     stages = _stages(kind, where, result)
     if not (played and stages):
         return []
-    busy, error = [record.median + update for record, update in stages], _half(played)
+    busy, error = [record.median + update for record, update in stages], half_width(played)
     middle = mean(busy)
     return [
         *ideal.beyond(middle, mean(update for _, update in stages), error),
@@ -251,7 +251,7 @@ def _of_interleaved(kind: Strategy, step: Record, result: Result, ideal: Ideal) 
     both = [record for record, _ in stages]
     num_micro = step.integer("batch_size") / both[0].integer("split_size")
     bubbles = (len(stages) - 1) / (Schedule.INTERLEAVED.stages_each * num_micro)
-    together, each = _both(*map(_half, both)), mean(record.median for record in both)
+    together, each = in_quadrature(*map(half_width, both)), mean(record.median for record in both)
     error, update = together and together / len(stages), mean(update for _, update in stages)
     return [
         *ideal.beyond(each + update, update, error),
@@ -293,26 +293,7 @@ def _input(step: Record, measured: PlatformResults) -> Iterator[Term]:
     times = step.integer("batch_size") / step.integer("nodes", 1) / fastest.integer("batch_size")
     longer = times * fastest.median - step.median
     if longer > 0:
-        yield Term(INPUT, longer, _both(_half(fastest, times), _half(step)))
-
-
-def _half(record: Record, times: float = 1) -> float | None:
-    return times * record.interval.half_width if record.interval else None
-
-
-def _both(*errors: float | None) -> float | None:
-    """Independent errors add in quadrature."""
-    known = [error for error in errors if error is not None]
-    return math.hypot(*known) if len(known) == len(errors) else None
-
-
-def error_of_difference(a: Record, b: Record) -> float | None:
-    """The error of a - b: of the differences in each round if both share their rounds, which cancels drift."""
-    ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (a, b))
-    if not ours or ours != theirs or list(map(len, a.samples)) != list(map(len, b.samples)):
-        return _both(_half(a), _half(b))
-    rounds = [[x - y for x, y in zip(xs, ys, strict=True)] for xs, ys in zip(a.samples, b.samples, strict=True)]
-    return _half(Record(case={}, metric=a.metric, unit=a.unit, samples=rounds))
+        yield Term(INPUT, longer, in_quadrature(half_width(fastest, times), half_width(step)))
 
 
 def _compared(own: Sequence[Record]) -> tuple[Record, int | None]:

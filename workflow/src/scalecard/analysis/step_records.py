@@ -1,4 +1,6 @@
-"""Records of training steps: of one device alone, what was counted of a step, and what options of DDP bring."""
+"""Records of training steps: of one device alone, what was counted of a step, what options of DDP bring, and errors."""
+
+import math
 
 from scalecard.analysis import formatting
 from scalecard.records.axes import BASELINE, DTYPES, MEMORY, Case, MemoryKind
@@ -100,3 +102,23 @@ def dtype_of(record: Record) -> str:
 def rate(record: Record) -> float:
     """Samples or tokens per second."""
     return record.integer("units") / record.median
+
+
+def half_width(record: Record, times: float = 1) -> float | None:
+    """Half of its 95 % interval, so many times."""
+    return times * record.interval.half_width if record.interval else None
+
+
+def in_quadrature(*errors: float | None) -> float | None:
+    """Independent errors add in quadrature."""
+    known = [error for error in errors if error is not None]
+    return math.hypot(*known) if len(known) == len(errors) else None
+
+
+def error_of_difference(a: Record, b: Record) -> float | None:
+    """The error of a - b: of the differences in each round if both share their rounds, which cancels drift."""
+    ours, theirs = ([entry.rounds_id for entry in record.telemetry] for record in (a, b))
+    if not ours or ours != theirs or list(map(len, a.samples)) != list(map(len, b.samples)):
+        return in_quadrature(half_width(a), half_width(b))
+    rounds = [[x - y for x, y in zip(xs, ys, strict=True)] for xs, ys in zip(a.samples, b.samples, strict=True)]
+    return half_width(Record(case={}, metric=a.metric, unit=a.unit, samples=rounds))
