@@ -269,7 +269,7 @@ def test_a_run_ends_with_a_line_that_lists_what_was_lost(
     scalecard: Command, save_result: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("scalecard.jobs.end_summary.success", lambda *args: "Done.")
+    monkeypatch.setattr("scalecard.jobs.plan.success", lambda *args: "Done.")
     path = save_result("box", repeated(1.0), Record.failed({"devices": 2}, "rank 1 was killed", reason=Reason.LOST))
     done = scalecard("summary", "--results", path)
     *_, last = done.out.strip().splitlines()

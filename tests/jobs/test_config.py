@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scalecard.hardware.machine import probe
-from scalecard.jobs import config, spec_check
+from scalecard.jobs import config
 from scalecard.jobs.config import InvalidConfig, merged_block, resolve
 from support.blocks import CONFIG
 from support.fake_nvml import H100, FakeNvml, box
@@ -139,9 +139,9 @@ class Checker:
 @pytest.fixture
 def checked_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Checker], None]:
     def use(checker: Checker) -> None:
-        monkeypatch.setattr(spec_check, "CHECKED", tmp_path / "checked")
-        monkeypatch.setattr(spec_check, "BLOCKS", tmp_path / "blocks.json")
-        monkeypatch.setattr("scalecard.jobs.spec_check.subprocess.run", checker.run)
+        monkeypatch.setattr(config, "CHECKED", tmp_path / "checked")
+        monkeypatch.setattr(config, "BLOCKS", tmp_path / "blocks.json")
+        monkeypatch.setattr("scalecard.jobs.config.subprocess.run", checker.run)
 
     return use
 

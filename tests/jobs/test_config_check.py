@@ -199,8 +199,8 @@ def test_the_check_may_get_more_than_a_command_line_holds(
     counts.write_text(f"#!/bin/sh\nwc -c < $4 > {tmp_path}/length\n")
     counts.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(counts))
-    monkeypatch.setattr("scalecard.jobs.spec_check.CHECKED", tmp_path / "checked")
-    monkeypatch.setattr("scalecard.jobs.spec_check.BLOCKS", tmp_path / "blocks.json")
+    monkeypatch.setattr("scalecard.jobs.config.CHECKED", tmp_path / "checked")
+    monkeypatch.setattr("scalecard.jobs.config.BLOCKS", tmp_path / "blocks.json")
     resolve(longest, check=True)
     length = len(json.dumps(blocks_of_all_scales(longest)))
     assert int((tmp_path / "length").read_text()) == length > COMMAND_LINE

@@ -27,7 +27,7 @@ IMAGES = {"ddp", "dp_concise", "dp_scratch", "tuning"}
 COMPUTE = """
 import ast, sys, time
 from scalecard.jobs import inputs
-from scalecard.jobs.source_code import SOURCES
+from scalecard.jobs.inputs import SOURCES
 start = time.process_time()  # other programs do not count
 for name in sys.argv[1:]:
     inputs.of_experiment(name), inputs.of_figure(name), inputs.dataset_of(name, "auto")

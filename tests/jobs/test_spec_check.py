@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.jobs import spec_check
+from scalecard.jobs import config
 from scalecard.jobs.config import InvalidConfig, resolve
 from scalecard.jobs.containers import engines, launch
 from scalecard.jobs.containers.engines import Marker
@@ -27,10 +27,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Marker]:
         return launch.Call([sys.executable, *command[1:]], {"PYTHONPATH": str(ROOT / "workflow" / "src")})
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(spec_check, "has_torch", lambda: False)
-    monkeypatch.setattr(spec_check.launch, "call", call)
+    monkeypatch.setattr(config, "has_torch", lambda: False)
+    monkeypatch.setattr(config.launch, "call", call)
     for name in ("BLOCKS", "CHECKED"):
-        monkeypatch.setattr(spec_check, name, tmp_path / name)
+        monkeypatch.setattr(config, name, tmp_path / name)
     return asked
 
 
@@ -38,33 +38,33 @@ def test_before_there_is_an_image_values_wait_for_it(asked: list[Marker]) -> Non
     resolve(WRONG, check=True)
     assert asked == []
     with pytest.raises(InvalidConfig, match=r"experiments\.ddp\.lr = 0: "):
-        spec_check.check_in_image(IMAGE)
-    assert not spec_check.CHECKED.exists(), "what is wrong is checked again"
+        config.check_in_image(IMAGE)
+    assert not config.CHECKED.exists(), "what is wrong is checked again"
 
 
 def test_what_the_image_accepts_is_not_checked_again(asked: list[Marker]) -> None:
     resolve(CONFIG, check=True)
     for _ in range(2):
-        spec_check.check_in_image(IMAGE)
+        config.check_in_image(IMAGE)
         resolve(CONFIG, check=True)
     assert asked == [IMAGE]
 
 
 def test_an_image_that_is_there_is_asked_at_once(asked: list[Marker], tmp_path: Path) -> None:
     engines.write_marker(tmp_path / "container.json", IMAGE)
-    assert spec_check.place(tmp_path / "container.json") == IMAGE
-    assert spec_check.place(tmp_path / "none.json") is None
+    assert config.spec_place(tmp_path / "container.json") == IMAGE
+    assert config.spec_place(tmp_path / "none.json") is None
 
 
 def test_without_an_image_nothing_can_be_measured(asked: list[Marker]) -> None:
     with pytest.raises(ValueError, match=r"no engine answers.*has no PyTorch.*run `make`"):
-        spec_check.check_in_image(Marker(engine="none", why="no engine answers"))
+        config.check_in_image(Marker(engine="none", why="no engine answers"))
 
 
 def test_a_host_with_pytorch_asks_no_image(
     asked: list[Marker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spec_check, "has_torch", lambda: True)
+    monkeypatch.setattr(config, "has_torch", lambda: True)
     engines.write_marker(tmp_path / "container.json", IMAGE)
-    assert spec_check.place(tmp_path / "container.json") == spec_check.HOST
-    spec_check.check_in_image(Marker(engine="none", why="no engine answers"))
+    assert config.spec_place(tmp_path / "container.json") == config.HOST
+    config.check_in_image(Marker(engine="none", why="no engine answers"))

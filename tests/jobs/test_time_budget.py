@@ -4,9 +4,9 @@ import json
 
 import pytest
 from scalecard.jobs import needs
+from scalecard.jobs.inputs import experiment_names
 from scalecard.jobs.needs import UNITS
 from scalecard.jobs.plan import SLACK, job_minutes, shares
-from scalecard.jobs.source_code import experiment_names
 from scalecard.records.files import load
 from support.blocks import CONFIG, block
 from support.projects import MEASURED, ROOT

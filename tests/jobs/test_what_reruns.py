@@ -10,34 +10,35 @@ from scalecard.jobs.inputs import reruns
 from support.projects import ROOT
 
 SOURCES = ROOT / "workflow/src/scalecard"
+NOTHING = "measures nothing again; draws or writes again: "
 
 
-def one(path: Path) -> tuple[list[str], list[str]]:
+def one(path: Path) -> str:
     (found,) = reruns([path])
-    return found.measured, found.drawn
+    return found.partition("\n  ")[2].removesuffix("; then draws and writes what shows them")
 
 
 def test_an_experiments_own_module_measures_it_alone() -> None:
-    assert one(SOURCES / "experiments/ddp.py") == (["ddp"], [])
+    assert one(SOURCES / "experiments/ddp.py") == "measures again: ddp"
 
 
 @pytest.mark.parametrize("name", ["run.py", "records/record.py"])
 def test_what_every_experiment_loads_measures_all(name: str) -> None:
-    assert one(SOURCES / name)[0] == ["every experiment"]
+    assert one(SOURCES / name) == "measures again: every experiment"
 
 
 def test_a_section_draws_its_own_figure_and_the_report() -> None:
-    assert one(SOURCES / "report/sections/pipeline.py") == ([], ["the figure of pipeline", "the report"])
-    assert one(SOURCES / "figures/charts.py")[1][0] == "every figure"
+    assert one(SOURCES / "report/sections/pipeline.py") == f"{NOTHING}the figure of pipeline, the report"
+    assert one(SOURCES / "figures/charts.py").startswith(f"{NOTHING}every figure, ")
 
 
 def test_a_template_writes_the_report_alone() -> None:
-    assert one(ROOT / "workflow/report/style.css") == ([], ["the report"])
+    assert one(ROOT / "workflow/report/style.css") == f"{NOTHING}the report"
 
 
 def test_the_image_measures_all_and_a_test_runs_nothing() -> None:
-    assert one(ROOT / "docker/Dockerfile")[0] == ["every experiment"]
-    assert one(Path(__file__)) == ([], [])
+    assert one(ROOT / "docker/Dockerfile") == "measures again: every experiment"
+    assert one(Path(__file__)) == f"{NOTHING}nothing"
 
 
 def test_the_command_works_from_any_folder(tmp_path: Path) -> None:

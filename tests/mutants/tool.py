@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 from entries import HERE, PACKAGE, ROOT, Mutant, load
-from scalecard.jobs.source_code import SOURCES, closure, experiment_names
+from scalecard.jobs.inputs import SOURCES, closure, experiment_names
 
 MODULES = (
     "parallel/*.py",

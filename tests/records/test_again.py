@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scalecard.jobs import end_summary, plan
+from scalecard.jobs import plan
 from scalecard.measuring.stopping_rule import LEFT_OUT
 from scalecard.records import files
 from scalecard.records.files import save
@@ -74,10 +74,10 @@ def test_the_closing_line_names_every_lost_case_and_who_is_measured_again(
         make_result([timed([1.0]), LOST]),
         make_result([other], experiment="ddp", failed_again=True),
     ]
-    assert end_summary.lost_cases(results) == (
+    assert plan.lost_cases(results) == (
         "Failed: 2 cases: async_timing devices 2, bytes 4096, time (rank 1 was killed);"
         " ddp workload lenet, step_time (out of memory: 2 GiB). The next run measures async_timing once more."
     )
-    assert end_summary.lost_cases([make_result([timed([1.0]), SKIPPED])]) == ""
+    assert plan.lost_cases([make_result([timed([1.0]), SKIPPED])]) == ""
     plan.announce_repeats(plan.to_repeat([save_result("box", LOST)], {}))
     assert "async_timing: 1 case failed last time" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from scalecard.jobs.source_code import closure
+from scalecard.jobs.inputs import closure
 from scalecard.records.axes import Axes
 from scalecard.report import sections, textbook, toc
 from scalecard.workloads import builtin

@@ -9,7 +9,7 @@ from snakemake.settings.types import DeploymentMethod
 
 from scalecard import exports
 from scalecard.hardware import host
-from scalecard.jobs import inputs, kubernetes_pods, plan, source_code, startup
+from scalecard.jobs import inputs, plan, startup
 from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import build, engines
 
@@ -71,7 +71,7 @@ if workflow.is_main_process:
 if workflow.is_main_process and config["cluster"] == "slurm":
     startup.wait_for_slurm_jobs(sys.argv)
 if workflow.is_main_process and config["cluster"] == "kubernetes":
-    kubernetes_pods.complete_all()
+    startup.complete_kubernetes_jobs()
 
 # Experiments that are measured again though nothing has changed, and why.
 AGAIN = (
@@ -85,7 +85,7 @@ AGAIN = (
 # changes here do not trigger a rerun. Braces of a path are doubled, because Snakemake formats this text.
 PROGRAMS, CODE = (
     shlex.quote(str(folder)).replace("{", "{{").replace("}", "}}")
-    for folder in (os.path.dirname(sys.executable), source_code.SOURCES.parent)
+    for folder in (os.path.dirname(sys.executable), inputs.SOURCES.parent)
 )
 # A host that only starts containers has nothing that draws: there figures and reports are made in the image, too.
 DRAWS = all(map(importlib.util.find_spec, ("matplotlib", "pandas", "scipy")))
@@ -119,7 +119,7 @@ def all_results(wildcards):
 def title_of(wildcards):
     """The question that a section or an answer answers, for the captions of `snakemake --report`."""
     room = "answers" if wildcards.name in ANSWERS else "sections"
-    return source_code.title(f"report.{room}.{wildcards.name}")
+    return inputs.title(f"report.{room}.{wildcards.name}")
 
 
 def settings_of(wildcards):

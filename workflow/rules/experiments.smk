@@ -32,7 +32,7 @@ for experiment, block in SETTINGS.blocks.items():
             data=config["data_dir"],
             dataset=inputs.dataset_of(experiment, config["dataset"]),
         message:
-            f"{experiment}: {source_code.title(f'report.sections.{experiment}')}"
+            f"{experiment}: {inputs.title(f'report.sections.{experiment}')}"
         shell:
             "python -m scalecard.jobs.every_node --cluster {params.cluster:q} --nodes {params.nodes:q}"
             " --hosts {params.hosts:q} --"

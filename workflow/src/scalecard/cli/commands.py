@@ -11,11 +11,14 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import scalecard
 from scalecard.analysis import MARGIN_OF_RUNS
-from scalecard.cli.output import Output
 from scalecard.hardware import host, machine, vendors
+
+if TYPE_CHECKING:
+    from scalecard.cli.output import Output
 
 # What a host that only starts containers lacks: what measures, and what draws.
 LOCKED = ("torch", "torchvision", "numpy", "pandas", "scipy", "matplotlib")
@@ -187,12 +190,12 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _container(args: argparse.Namespace) -> None:
-    from scalecard.jobs import spec_check
+    from scalecard.jobs import config
     from scalecard.jobs.containers import build, engines
 
     made = build.choose(args.settings, shared=args.shared)
     if not args.shared:
-        spec_check.check_in_image(made)
+        config.check_in_image(made)
     engines.write_marker(args.output, made)
 
 
@@ -266,24 +269,24 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _summary(args: argparse.Namespace) -> int:
-    from scalecard.jobs import end_summary
+    from scalecard.jobs import plan
 
-    said, failures = end_summary.text(args.results, args.report, args.failed, args.left_out)
+    said, failures = plan.closing_summary(args.results, args.report, args.failed, args.left_out)
     print(said)
     return int(failures)
 
 
 def _compare(args: argparse.Namespace) -> int:
     from scalecard.analysis import compare
-    from scalecard.cli import compare_output, locate_results
+    from scalecard.cli import locate_results, output
     from scalecard.records.atomic import write_atomically
 
     _check_margin(args.margin)
     old, new = compare.only(locate_results.find(args.a), locate_results.find(args.b), args.only)
     found = compare.compare(old, new, margin=args.margin, names=(args.a, args.b))
-    _say(compare_output.output(found), args)
+    _say(output.compare_output(found), args)
     if args.html:
-        write_atomically(args.html, compare_output.page(found))
+        write_atomically(args.html, output.compare_page(found))
     return int(args.fail_on == "slower" and found.count("slower") > 0)
 
 
@@ -313,14 +316,14 @@ def _keep(args: argparse.Namespace) -> None:
 
 
 def _trend(args: argparse.Namespace) -> int:
-    from scalecard.cli import compare_output
+    from scalecard.cli import output
     from scalecard.report import figure_files, trend
 
     _check_margin(args.margin)
     if args.nights < 0:
         raise ValueError(f"--nights {args.nights}: must be at least 0, which prints all")
     found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
-    _say(compare_output.trend_output(found, nights=args.nights), args)
+    _say(output.trend_output(found, nights=args.nights), args)
     if args.figure:
         drawn = trend.plot(found)
         for path in args.figure:
@@ -344,7 +347,7 @@ def _reruns(args: argparse.Namespace) -> None:
         print(each)
 
 
-def _say(output: Output, args: argparse.Namespace) -> None:
+def _say(output: "Output", args: argparse.Namespace) -> None:
     """Print lines or JSON, and write JUnit's XML where a command has it and it was asked for."""
     from scalecard.records.atomic import write_atomically
 

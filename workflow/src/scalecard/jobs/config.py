@@ -1,12 +1,20 @@
 """Turns config.yaml into what the rules need: checked, scaled and merged values.
 
 No torch here: this runs on every start of the workflow. config_file.py checks the files before they are merged. The
-experiments' own values are checked by their Specs, which need torch, in a process of its own (spec_check.py).
+experiments' own values are checked by their Specs, which need torch: in a process of its own, or in the image. What
+passed is remembered, so that only other values and other code are checked. A host that only starts containers has no
+torch: there the image is asked. Where it is still to be built, the rule that builds it asks, so that a wrong value
+stops the workflow before anything is measured.
 """
 
 import functools
+import hashlib
+import importlib.util
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +23,16 @@ from typing import Any
 import jsonschema
 import yaml
 
-from scalecard.hardware import vendors
+from scalecard.hardware import isolation, vendors
 from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
-from scalecard.jobs import needs, spec_check, workloads
+from scalecard.jobs import needs, workloads
 from scalecard.jobs.config_file import InvalidConfig
-from scalecard.jobs.containers import build
+from scalecard.jobs.containers import build, launch
+from scalecard.jobs.containers.engines import Marker, read_marker
+from scalecard.jobs.inputs import SOURCES, experiment_names, spec_fields
 from scalecard.jobs.plan import job_minutes, shares
-from scalecard.jobs.source_code import experiment_names, spec_fields
 from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened
+from scalecard.records.atomic import write_atomically
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "config.schema.yaml"
 SHARED_KEYS = ("devices", "dataset", "data_dir", "seed")
@@ -30,6 +40,9 @@ NOT_IN_BLOCKS = {*SHARED_KEYS, "nodes", "hosts", "measure", "forecast", "workloa
 LONGEST_TEXT = 1_000  # letters
 LONGEST_KEY = 100
 INT64 = 2**63
+BLOCKS = Path(".snakemake/scalecard-blocks.json")  # what is checked: longer than a command line may be
+CHECKED = Path(".snakemake/scalecard-checked")
+HOST = Marker(engine="none", why="")
 
 
 def odd_values(value: object, where: str = "") -> Iterator[str]:
@@ -273,8 +286,79 @@ def _check_blocks(config: Mapping[str, Any], marker: Path, *, in_sif: bool) -> N
     container = config["container"]
     in_image = (container["packages"] or container["image"]) and (in_sif or container["engine"] != "none")
     asked = config["cluster"] == "none" and not in_image  # an image of before lacks packages that are new
-    where = spec_check.place(marker if asked else None)
-    spec_check.check(json.dumps(blocks_of_all_scales(config)), where, packages_in_image=bool(in_image))
+    where = spec_place(marker if asked else None)
+    check_specs(json.dumps(blocks_of_all_scales(config)), where, in_image=bool(in_image))
+
+
+def has_torch() -> bool:
+    """Whether this Python has PyTorch; nothing is imported."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def spec_place(marker: Path | None) -> Marker | None:
+    """Where the Specs can be built: on the host, in the image that this marker names, or nowhere yet.
+
+    No marker: the image is for other machines. Without PyTorch here, each job checks its own block there.
+    """
+    if has_torch():
+        return HOST
+    found = read_marker(marker) if marker and marker.exists() else HOST
+    return None if found.engine == "none" else found
+
+
+def check_specs(blocks: str, where: Marker | None, *, in_image: bool = False, just_built: bool = False) -> None:
+    """Build every Spec of the blocks, JSON of scale to experiment to block; InvalidConfig lists every problem.
+
+    `in_image`: what the user's files import may be there alone, where each Spec is built again. An image that
+    was not `just_built` may be gone; then the rule that builds it asks again.
+    """
+    own = {"SCALECARD_PACKAGES_IN_IMAGE": "1" if in_image else ""}
+    code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
+    key = hashlib.sha256(b"".join([blocks.encode(), json.dumps(own).encode(), *code])).hexdigest()
+    if CHECKED.exists() and CHECKED.read_text() == key:
+        return
+    write_atomically(BLOCKS, blocks)
+    if where:
+        called = _call(where)
+        done = subprocess.run(called.argv, capture_output=True, text=True, env={**called.environment, **own})
+        if where.engine != "none" and done.returncode not in (0, 2) and not just_built:
+            return
+        _refuse_failed(done)
+        write_atomically(CHECKED, key)
+
+
+def check_in_image(made: Marker) -> None:
+    """Check what could not be checked without the image; ValueError if there is neither an image nor torch here."""
+    if has_torch():
+        return
+    if made.engine == "none":
+        raise ValueError(
+            f"no container ({made.why}), and {sys.executable} has no PyTorch to measure without one: run `make`, which"
+            " installs the locked one, or start a container engine"
+        )
+    if BLOCKS.exists():
+        check_specs(BLOCKS.read_text(), made, just_built=True)
+
+
+def _call(where: Marker) -> launch.Call:
+    command = [sys.executable if where.engine == "none" else "python", "-m", "scalecard", "check", str(BLOCKS)]
+    if where.engine != "none":
+        isolation.make_lock_file()
+        return launch.call(where, command, project=Path.cwd(), writable=[], gpus=False)
+    path = [str(SOURCES.parent.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return launch.Call(command, os.environ | {"PYTHONPATH": os.pathsep.join(path)})
+
+
+def _refuse_failed(done: "subprocess.CompletedProcess[str]") -> None:
+    """InvalidConfig if the check has found problems, or has failed."""
+    if done.returncode == 2:
+        problems = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines())
+        raise InvalidConfig(f"the configuration is not valid:\n{problems}")
+    signal = -done.returncode if done.returncode < 0 else done.returncode - 128  # as a shell of a container says it
+    if signal > 0:
+        raise InvalidConfig(f"the configuration could not be checked: signal {signal}; is memory short?")
+    if done.returncode:
+        raise InvalidConfig(f"the configuration could not be checked:\n{done.stderr[-2000:]}")
 
 
 def _refuse(problems: Iterable[str]) -> None:

@@ -4,25 +4,31 @@ Snakemake reruns a rule if the content of an input has changed. `__init__.py`, w
 which prints to the terminal and counts where time goes, are not inputs: no measured value depends on them.
 
 What depends on a value, such as a block of config.yaml, is no file's edit: `snakemake -n` says what that runs again.
+
+Source code is read with `ast`: what a module imports, its docstring, the fields of its Spec. Nothing is imported, so
+this needs neither torch nor a GPU, and takes less time than parsing every file once.
 """
 
+import ast
+import contextlib
+import functools
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from scalecard.hardware.facts import PROJECT, ROOT
 from scalecard.hardware.machine import Machine, differences, from_facts
 from scalecard.jobs.config_file import InvalidConfig
-from scalecard.jobs.source_code import SOURCES, closure, experiment_names
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import is_result_file
 from scalecard.records.strict_json import load_object
 from scalecard.report import night_folders
 
+SOURCES = PROJECT / "workflow" / "src" / "scalecard"
 NO_INPUTS = {SOURCES / "__init__.py", SOURCES / "progress.py"}
 RESULTS = Path("results")
 NOT_PLATFORMS = ("exports", "figures", "logs")
@@ -30,6 +36,8 @@ PLATFORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as config.schema.ya
 PLATFORM_NAME = "at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 REFERENCE = PROJECT / "workflow" / "reference"
 TEMPLATES = PROJECT / "workflow" / "report"
+DEFINITION = re.compile(r"^(?:@|def |class |async def )", re.MULTILINE)
+IMPORT = re.compile(r"\bimport\b")
 
 
 def of_experiment(name: str) -> list[str]:
@@ -135,6 +143,83 @@ def _reference() -> list[str]:
     return sorted(str(path) for path in REFERENCE.glob("*.yaml"))
 
 
+def closure(*modules: str) -> set[Path]:
+    """The files of modules ('run', 'experiments.ddp') and of everything they import from the package, transitively."""
+    files = (path for module in modules for path in _files_of(f"scalecard.{module}", SOURCES.parent))
+    return with_imports(files, _imported)
+
+
+def with_imports(files: Iterable[Path], imported: Callable[[Path], Iterable[Path]]) -> set[Path]:
+    """These files and all that they import, transitively; `imported` gives those of one file."""
+    found, todo = set[Path](), list(files)
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo += imported(path)
+    return found
+
+
+def title(module: str) -> str:
+    """The first line of a module's docstring."""
+    text = ast.get_docstring(_tree(SOURCES / f"{module.replace('.', '/')}.py")) or module
+    return text.splitlines()[0]
+
+
+def experiment_names() -> list[str]:
+    """Every experiment, in alphabetical order: the modules in their folder."""
+    return sorted(path.stem for path in (SOURCES / "experiments").glob("[!_]*.py"))
+
+
+def spec_fields(experiment: str) -> list[str]:
+    """The names of the values that an experiment's own Spec declares; empty if there is no such experiment."""
+    path = SOURCES / "experiments" / f"{experiment}.py"
+    if not path.exists():
+        return []
+    spec = next(n for n in _tree(path).body if isinstance(n, ast.ClassDef) and n.name == "Spec")
+    return [n.target.id for n in spec.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+
+
+@functools.cache
+def _imported(path: Path) -> frozenset[Path]:
+    """The files of the package that a file imports."""
+    return frozenset(imported_files(path, SOURCES.parent))
+
+
+def imported_files(path: Path, folder: Path) -> Iterator[Path]:
+    """The files in a folder that a file there imports, of the packages around them too."""
+    for statement in ast.walk(_part_that_imports(path.read_text())):
+        base, names = folder, [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        if isinstance(statement, ast.ImportFrom):
+            where = [statement.module] if statement.module else []
+            base = path.parents[statement.level - 1] if statement.level else folder
+            names = [".".join(where), *(".".join([*where, alias.name]) for alias in statement.names)]
+        for name in filter(None, names):
+            yield from _files_of(name, base)
+
+
+def _part_that_imports(text: str) -> ast.Module:
+    """What stands before the first definition; all of the file if the word import occurs later."""
+    definition = DEFINITION.search(text)
+    if definition and not IMPORT.search(text, definition.start()):
+        with contextlib.suppress(SyntaxError):  # a string that contains a definition
+            return ast.parse(text[: definition.start()])
+    return ast.parse(text)
+
+
+def _files_of(name: str, folder: Path) -> Iterator[Path]:
+    """The files in a folder that importing 'a.b.c' runs; 'c' may be a name in 'a.b'."""
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        path = folder.joinpath(*parts[:end])
+        yield from (found for found in (path / "__init__.py", path.with_suffix(".py")) if found.is_file())
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def read_machine(path: Path) -> Machine:
     """The machine that a machine.json describes; InvalidConfig names a file that does not."""
     try:
@@ -162,22 +247,11 @@ def write_machine(path: Path, machine: Machine) -> None:
     write_atomically(path, text)
 
 
-@dataclass(frozen=True)
-class Reruns:
-    """The experiments that are measured again after an edit of a file, and else what is drawn or written again."""
+def reruns(files: Sequence[Path]) -> Iterator[str]:
+    """What is measured again after an edit of a file, and else what is drawn or written again, in words for each file.
 
-    file: str
-    measured: list[str]
-    drawn: list[str]
-
-    def __str__(self) -> str:
-        if self.measured:
-            return f"{self.file}\n  measures again: {', '.join(self.measured)}; then draws and writes what shows them"
-        return f"{self.file}\n  measures nothing again; draws or writes again: {', '.join(self.drawn) or 'nothing'}"
-
-
-def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
-    """One for each file; ValueError if one is no file of the project."""
+    ValueError if one is no file of the project.
+    """
     found = [file.resolve() for file in files]
     for path, file in zip(found, files, strict=True):
         if not (path.is_file() and path.is_relative_to(ROOT)):
@@ -187,8 +261,11 @@ def reruns(files: Sequence[Path]) -> Iterator[Reruns]:
     others = {"the figure of kept nights": of_trend(), "the exports": of_exports(), "the report": of_report()}
     for path in (path.relative_to(ROOT) for path in found):
         name = str(PROJECT / path)
-        again = [*_readers(name, drawn, "every figure"), *(other for other, read in others.items() if name in read)]
-        yield Reruns(str(path), _readers(name, measured, "every experiment"), again)
+        if again := _readers(name, measured, "every experiment"):
+            yield f"{path}\n  measures again: {', '.join(again)}; then draws and writes what shows them"
+        else:
+            again = [*_readers(name, drawn, "every figure"), *(other for other, read in others.items() if name in read)]
+            yield f"{path}\n  measures nothing again; draws or writes again: {', '.join(again) or 'nothing'}"
 
 
 def _readers(file: str, jobs: Mapping[str, Sequence[str]], every: str) -> list[str]:

@@ -4,14 +4,14 @@ A file of the user's lies in the project's folder, so that it is mounted in cont
 Nothing is imported here; the experiment's Spec does that.
 """
 
-import ast
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scalecard.jobs.source_code import files_of, with_imports
+from scalecard.jobs.inputs import imported_files, with_imports
 from scalecard.measuring.spec import did_you_mean
 from scalecard.workloads import builtin
 
@@ -99,19 +99,9 @@ def _hash(file: str) -> str:
 
 def _sources(file: Path) -> set[Path]:
     """A file and what it imports from its own folder, transitively; a file that does not parse imports nothing."""
-    return with_imports([file], lambda path: _imported(path, file.parent))
 
+    def imported(path: Path) -> Iterator[Path]:
+        with contextlib.suppress(SyntaxError, ValueError, OSError):
+            yield from imported_files(path, file.parent)
 
-def _imported(path: Path, folder: Path) -> Iterator[Path]:
-    try:
-        tree = ast.parse(path.read_text())
-    except (SyntaxError, ValueError, OSError):
-        return
-    for statement in ast.walk(tree):
-        base, names = folder, [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
-        if isinstance(statement, ast.ImportFrom):
-            where = [statement.module] if statement.module else []
-            base = path.parents[statement.level - 1] if statement.level else folder
-            names = [".".join(where), *(".".join([*where, alias.name]) for alias in statement.names)]
-        for name in filter(None, names):
-            yield from files_of(name, base)
+    return with_imports([file], imported)

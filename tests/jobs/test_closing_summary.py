@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scalecard.jobs import end_summary
+from scalecard.jobs import plan
 from scalecard.records.record import Reason, Record
 from support.builders import timed
 
@@ -28,7 +28,7 @@ def test_a_run_fails_for_what_should_not_have_failed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = save_result("box", *records)
-    assert end_summary.text([result], tmp_path / "report.html", None)[1] == fails
+    assert plan.closing_summary([result], tmp_path / "report.html", None)[1] == fails
 
 
 def test_a_run_fails_if_a_part_of_the_report_could_not_be_made(
@@ -38,6 +38,6 @@ def test_a_run_fails_if_a_part_of_the_report_could_not_be_made(
     report, left_out = tmp_path / "report.html", tmp_path / "left_out.json"
     report.write_text("")
     left_out.write_text(json.dumps(["the figure of ddp: the reason"]))
-    said, fails = end_summary.text([save_result("box", MEASURED)], report, None, left_out)
+    said, fails = plan.closing_summary([save_result("box", MEASURED)], report, None, left_out)
     assert fails
     assert "Failed: the figure of ddp: the reason" in said

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from scalecard import experiments
-from scalecard.jobs import source_code
-from scalecard.jobs.source_code import closure, spec_fields, title
+from scalecard.jobs import inputs
+from scalecard.jobs.inputs import closure, spec_fields, title
 from scalecard.report import sections
 from support.projects import ROOT
 
@@ -15,7 +15,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of that name, whose modules are written by the test."""
     folder = tmp_path / "scalecard"
     folder.mkdir()
-    monkeypatch.setattr(source_code, "SOURCES", folder)
+    monkeypatch.setattr(inputs, "SOURCES", folder)
     return folder
 
 
