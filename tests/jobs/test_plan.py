@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from scalecard.jobs import plan
-from scalecard.jobs.plan import PlannedJob
 
 
 @pytest.fixture
@@ -19,8 +18,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results" / "box"
 
 
-def jobs(*rules: str) -> list[PlannedJob]:
-    return [PlannedJob(rule=rule, log=f"{rule}.log") for rule in rules]
+def logs(*rules: str) -> dict[str, str]:
+    return {rule: f"{rule}.log" for rule in rules}
 
 
 HEADLINE = 6.0  # seconds of hybrid's
@@ -30,7 +29,7 @@ def announce(folder: Path, *rules: str, scale: str = "quick", **shares: int) -> 
     experiments = ["ddp", "pipeline", "hybrid"]
     needs = {"ddp": 70.0, "pipeline": 0.0, "hybrid": 8.0}
     least = {"ddp": 0.0, "pipeline": 0.0, "hybrid": HEADLINE}
-    devices, planned = "2 CPU workers", jobs(*rules)
+    devices, planned = "2 CPU workers", logs(*rules)
     plan.announce(
         planned, experiments, scale=scale, folder=folder, needs=needs, shares=shares, headlines=least, devices=devices
     )
@@ -41,7 +40,7 @@ def test_only_experiments_that_will_run_are_planned(folder: Path) -> None:
     kept = plan.read()
     assert kept
     assert kept.experiments == ["ddp", "pipeline"]
-    assert kept.jobs == jobs("report", "pipeline", "figure", "ddp")
+    assert kept.logs == logs("report", "pipeline", "figure", "ddp")
 
 
 def test_the_expected_duration_is_that_of_the_last_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +141,7 @@ def test_nothing_is_handed_on_by_hand_without_a_budget_or_on_a_cluster(folder: P
     took(folder, "ddp", 10)
     assert plan.seconds_allowed("pipeline", 0, folder) == 0
     shares = {"ddp": 50, "pipeline": 60}
-    both = jobs("ddp", "pipeline")
+    both = logs("ddp", "pipeline")
     names, needs = ["ddp", "pipeline"], {"ddp": 50.0, "pipeline": 60.0}
     of: dict[str, Any] = {"needs": needs, "shares": shares, "headlines": needs}
     plan.announce(both, names, scale="quick", folder=folder, **of, handed_on=False, devices="")

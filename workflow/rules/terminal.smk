@@ -6,16 +6,13 @@ TERMINAL = startup.Terminal()
 logger.addFilter(TERMINAL)
 
 
-def planned_jobs():
-    """Every job of this run, with its log."""
-    for job in workflow.dag.needrun_jobs():
-        yield plan.PlannedJob(rule=job.rule.name, log=str(next(iter(job.log), "")))
-
-
 onstart:
     plan.announce_repeats(AGAIN)
     plan.announce(
-        planned_jobs(),
+        {
+            job.rule.name: str(next(iter(job.log), ""))
+            for job in workflow.dag.needrun_jobs()
+        },
         list(SETTINGS.blocks),
         scale=SETTINGS.scale,
         folder=Path(HERE),

@@ -50,32 +50,28 @@ def odd_values(value: object, where: str = "") -> Iterator[str]:
 
     These come first, because what checks or shows the others cannot handle them.
     """
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            name = f"{where}.{key}".lstrip(".") if isinstance(key, str) else where
-            odd_key = _why_odd_key(key)
-            yield from [f"{_shown(name)}: {odd_key}"] if odd_key else odd_values(inner, name)
-    elif isinstance(value, list | tuple):
-        if len(value) > MOST_VALUES:
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                name = f"{where}.{key}".lstrip(".") if isinstance(key, str) else where
+                odd_key = _why_odd_key(key)
+                yield from [f"{_shown(name)}: {odd_key}"] if odd_key else odd_values(inner, name)
+        case list() | tuple() if len(value) > MOST_VALUES:
             yield f"{where}: {len(value)} values; accepted: at most {MOST_VALUES}"
-        else:
+        case list() | tuple():
             for index, inner in enumerate(value):
                 yield from odd_values(inner, f"{where}.{index}")
-    elif reason := _why_odd(value):
-        yield f"{where}: {reason}"
-
-
-def _why_odd(value: object) -> str:
-    """Why a value that is no list or mapping can be used nowhere; empty if it can."""
-    if value is None or isinstance(value, bool):
-        return ""
-    if isinstance(value, str):
-        return _why_odd_text(value)
-    if isinstance(value, int):
-        return "" if abs(value) < INT64 else "a whole number beyond 64 bits"
-    if isinstance(value, float):
-        return "" if math.isfinite(value) else f"{value} is not a finite number"
-    return f"{_shown(value)} is a {type(value).__name__}; accepted: text, numbers, true, false and null"
+        case str() if odd := _why_odd_text(value):
+            yield f"{where}: {odd}"
+        case int() if abs(value) >= INT64:
+            yield f"{where}: a whole number beyond 64 bits"
+        case float() if not math.isfinite(value):
+            yield f"{where}: {value} is not a finite number"
+        case str() | bool() | int() | float() | None:
+            pass
+        case _:
+            kind = type(value).__name__
+            yield f"{where}: {_shown(value)} is a {kind}; accepted: text, numbers, true, false and null"
 
 
 def _why_odd_key(key: object) -> str:

@@ -69,23 +69,16 @@ def priority(experiment: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedJob:
-    """A job of this run: its rule, and the path of its log (empty if it has none)."""
-
-    rule: str
-    log: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`started` is in seconds since the epoch; `experiments` names the rules that measure, `expected` their seconds.
+    """`started` is in seconds since the epoch; `logs` has the path of a log of each rule that runs, or ''.
 
+    `experiments` names the rules that measure, `expected` their seconds.
     `shares` of the budget, in seconds, are handed on: what one leaves, those that follow may take. Empty if none are.
     `headlines` are the seconds that nobody gives up.
     """
 
     started: float
-    jobs: list[PlannedJob]
+    logs: dict[str, str]
     experiments: list[str]
     expected: dict[str, float]
     shares: dict[str, int]
@@ -93,12 +86,12 @@ class Plan:
 
     def begun(self, *, but: str) -> list[str]:
         """The experiments of this run that have begun to measure, one left out."""
-        logs = {job.rule: Path(job.log) for job in self.jobs if job.log and job.rule in {*self.experiments} - {but}}
-        return [name for name, log in logs.items() if log.exists() and log.stat().st_mtime >= self.started]
+        logs = {name: Path(self.logs[name]) for name in self.logs if name in self.experiments and name != but}
+        return [name for name, log in logs.items() if log.is_file() and log.stat().st_mtime >= self.started]
 
 
 def announce(
-    jobs: Iterable[PlannedJob],
+    logs: Mapping[str, str],
     experiments: Sequence[str],
     *,
     scale: str,
@@ -109,19 +102,20 @@ def announce(
     handed_on: bool = True,
     devices: str,
 ) -> None:
-    """Print what will be measured, on what, and how long it may take; save the plan.
+    """Print what will be measured, on what, and how long it may take; save the plan. `logs` are by the rules that run.
 
     The expectation is how long it took last time on this platform or what it is estimated to need; `shares` of a
     budget, in seconds, are the most it may be. A cluster's jobs, which have limits of their own, hand nothing on.
     """
-    own = list(jobs)
-    planned = [name for name in experiments if name in {job.rule for job in own}]
+    planned = [name for name in experiments if name in logs]
     before = {name: last_seconds(folder / f"{name}.json") for name in planned}
     likely = {name: before[name] or needs[name] for name in planned}
     expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items()}
     kept = {name: shares[name] for name in planned if name in shares and handed_on}
     least = {name: headlines[name] for name in kept}
-    plan = Plan(started=time.time(), jobs=own, experiments=planned, expected=expected, shares=kept, headlines=least)
+    plan = Plan(
+        started=time.time(), logs=dict(logs), experiments=planned, expected=expected, shares=kept, headlines=least
+    )
     write_atomically(PLAN, json.dumps(asdict(plan)))
     if not planned:
         return
@@ -147,9 +141,8 @@ def last_seconds(result: Path) -> float | None:
 def read() -> Plan | None:
     """The plan of the present run; None if there is none that can be read."""
     try:
-        data = json.loads(PLAN.read_text())
-        return Plan(**{**data, "jobs": [PlannedJob(**job) for job in data["jobs"]]})
-    except (OSError, ValueError, KeyError, TypeError):
+        return Plan(**json.loads(PLAN.read_text()))
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -236,7 +229,7 @@ def closing_summary(
     seconds = time.time() - run.started if run else 0.0
     if failed is not None:
         return failure(failed, seconds), False  # which Snakemake says itself
-    written = any(job.rule == "report" for job in run.jobs) if run else report.exists()
+    written = "report" in run.logs if run else report.exists()
     measured = readable(results)
     missing: list[str] = json.loads(left_out.read_text()) if left_out and written and left_out.exists() else []
     said = [success(measured, report if written else None, seconds, run.expected if run else {})]
