@@ -217,7 +217,7 @@ def test_the_digest_in_each_result_is_that_of_the_image_that_ran_it(built: Path)
 @pytest.mark.parametrize("project", ["built", "under_apptainer"])
 def test_a_model_of_the_users_own_finds_its_packages_in_the_image(project: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(project)
-    assert marker_of(folder).packages == build.package_digest(str(folder / "my.lock"))
+    assert marker_of(folder).packages == build.file_hash(str(folder / "my.lock"))
     assert {record.case["workload"] for record in results_of(folder)["strategies"].records} == {"mine"}
     assert inside(folder, "import einops; print(einops.__version__)") == "0.8.2\n"
 

@@ -49,14 +49,14 @@ def test_a_failed_build_shows_its_last_lines_and_what_to_do(fake_engine: Fake, s
 
 
 def test_the_marker_names_the_image_by_id_and_its_size_base_and_lock(fake_engine: Fake, tmp_path: Path) -> None:
-    facts = {"Id": DIGEST, "Size": 5, "Config": {"Labels": {"scalecard.lock": build.lock_hash()}}}
+    facts = {"Id": DIGEST, "Size": 5, "Config": {"Labels": {"scalecard.lock": build.file_hash(build.LOCK)}}}
     called = tmp_path / "called"
     fake_engine("docker", f'echo "$@" >> {called}; [ "$1" = image ] && echo \'{json.dumps([facts])}\'; exit 0')
     assert prepare() == Marker(
-        engine="docker", why="why", image=DIGEST, digest=DIGEST, base="base:1", lock=build.lock_hash(), size=5
+        engine="docker", why="why", image=DIGEST, digest=DIGEST, base="base:1", lock=build.file_hash(build.LOCK), size=5
     )
     (built,) = (line for line in called.read_text().splitlines() if line.startswith("build"))
-    assert {"BASE_IMAGE=base:1", "A=b", f"LOCK_HASH={build.lock_hash()}"} <= set(built.split())
+    assert {"BASE_IMAGE=base:1", "A=b", f"LOCK_HASH={build.file_hash(build.LOCK)}"} <= set(built.split())
     assert {f"{name}={version}" for name, version in build.cuda_versions().items()} <= set(built.split())
 
 

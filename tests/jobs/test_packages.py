@@ -33,7 +33,7 @@ def commands(project: Path, fake_engine: Fake) -> Callable[..., list[str]]:
     """The builds that these engines are asked for, each with the files of its context, and what it makes."""
     called = project / "called"
     facts = json.dumps(
-        [{"Id": ID, "Size": 5, "Config": {"Labels": {"scalecard.packages": build.package_digest("my.lock")}}}]
+        [{"Id": ID, "Size": 5, "Config": {"Labels": {"scalecard.packages": build.file_hash("my.lock")}}}]
     )
     script = f"""
     [ "$1 $2" = "image inspect" ] && echo '{facts}'
@@ -49,7 +49,7 @@ def commands(project: Path, fake_engine: Fake) -> Callable[..., list[str]]:
         wanted = {"base_image": "base:1", "build_args": {}, "image": None, "packages": further}
         made = build.prepare(engines[0], "why", wanted)
         assert isinstance(made, Marker)
-        assert made.packages == build.package_digest("my.lock") or not further
+        assert made.packages == build.file_hash("my.lock") or not further
         return called.read_text().splitlines()
 
     return call
@@ -108,7 +108,7 @@ def test_docker_and_podman_build_a_second_image_from_the_first(
     (alone,) = commands(engine, further=None)
     first, second = commands(engine)
     assert first == alone
-    tag, number = f"scalecard:{build.lock_hash()}", build.package_digest("my.lock")
+    tag, number = f"scalecard:{build.file_hash(build.LOCK)}", build.file_hash("my.lock")
     assert f" --tag {tag}-{number} " in second
     assert f" --build-arg SCALECARD_IMAGE={tag} --build-arg PACKAGES_HASH={number} " in second
     assert second.endswith(" Dockerfile packages.lock packages.sh requirements.lock ")
@@ -120,7 +120,7 @@ def test_a_sif_is_made_from_the_second_image_where_docker_or_podman_answers(
 ) -> None:
     below, both, sif = commands("apptainer", "podman")
     assert below.startswith("podman build --tag scalecard:sif ")
-    assert both.startswith(f"podman build --tag scalecard:sif-{build.package_digest('my.lock')} ")
+    assert both.startswith(f"podman build --tag scalecard:sif-{build.file_hash('my.lock')} ")
     assert "docker-archive:" in sif
     assert " --disable-cache " in sif, "the archive is deleted, and its layers would stay in the cache for good"
 

@@ -203,7 +203,7 @@ def _seconds_needed(
     config: Mapping[str, Any], name: str, scale: str, machine: Machine, *, headline: bool = False
 ) -> float:
     """By the block's `minutes` or, without them, an estimate. A cluster's devices are not those of this machine."""
-    if stated := _scaled(config["experiments"][name], scale).get("minutes"):
+    if stated := workloads.at_scale(config["experiments"][name], scale).get("minutes"):
         return 60.0 * int(stated)
     block = merged_block(config, name, scale)
     devices = config["devices"] or (machine.num_devices if config["cluster"] == "none" else None)
@@ -232,21 +232,16 @@ def _blocks(config: Mapping[str, Any], scale: str) -> dict[str, str]:
 
 def merged_block(config: Mapping[str, Any], name: str, scale: str) -> dict[str, Any]:
     """The values that the experiment's Spec is built from: the shared ones, and its own at this scale."""
-    shared = {key: config[key] for key in SHARED_KEYS} | {"measure": _scaled(config["measure"], scale)}
+    shared = {key: config[key] for key in SHARED_KEYS} | {"measure": workloads.at_scale(config["measure"], scale)}
     if spans_nodes(name):
         shared["nodes"] = max(config["nodes"], 1 + len(config["hosts"]))
-    own = _scaled(config["experiments"][name], scale)
+    own = workloads.at_scale(config["experiments"][name], scale)
     own.pop("minutes", None)  # a scheduler's time limit does not change the measurement
     if trains_workloads(name):
         trained, left_out = workloads.scaled(config["workloads"], scale), own.pop("leave_out", ())
         kept = {each: values for each, values in trained.items() if each not in left_out}
         shared["workloads"] = kept or trained  # where nothing else is left to train, it is trained
     return {**shared, **own}
-
-
-def _scaled(block: Mapping[str, Any], scale: str) -> dict[str, Any]:
-    values = {key: value for key, value in block.items() if key != "quick"}
-    return values | block.get("quick", {}) if scale == "quick" else values
 
 
 def _folder_problems(folder: Path) -> Iterator[str]:

@@ -47,7 +47,7 @@ def of_experiment(name: str) -> list[str]:
 
 def imported_by_ranks(name: str) -> list[str]:
     """What takes an experiment's ranks seconds to import, itself among it; nothing if it launches none."""
-    files = closure(f"experiments.{name}") if SOURCES.exists() else set()
+    files = closure(f"experiments.{name}")
     if SOURCES / "distributed" / "launch.py" not in files:
         return []
     models = ["torchvision.models"] if SOURCES / "workloads" / "workload.py" in files else []
@@ -56,9 +56,8 @@ def imported_by_ranks(name: str) -> list[str]:
 
 def digest_of_experiment(name: str) -> str:
     """Names the code that measures; '' outside the project's folder."""
-    if not SOURCES.exists():
-        return ""
-    return hashlib.sha256(b"".join(Path(path).read_bytes() for path in of_experiment(name))).hexdigest()
+    content = b"".join(Path(path).read_bytes() for path in of_experiment(name))
+    return hashlib.sha256(content).hexdigest() if content else ""
 
 
 def of_image() -> list[str]:

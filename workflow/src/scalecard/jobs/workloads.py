@@ -22,7 +22,7 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
     """What is wrong with their names, files and batch sizes, one line each."""
     chosen = {name: values for name, values in workloads.items() if values is not None}
     yield from _same_names(chosen)
-    trained = {name: [s for s in SCALES if "batch_size" in _values(values, s)] for name, values in chosen.items()}
+    trained = {name: [s for s in SCALES if "batch_size" in at_scale(values, s)] for name, values in chosen.items()}
     for scale in SCALES:
         if all(trained.values()) and not any(scale in scales for scales in trained.values()):
             yield f"workloads: every one is null at the {scale} scale; what trains them needs one"
@@ -33,7 +33,8 @@ def problems(workloads: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]
             if part.endswith(".quick") and "file" in own:
                 yield f"{part}.file: a workload has one file, the same at both scales"
         if "file" in values:
-            yield from (f"workloads.{name}.file = {values['file']}: {said}" for said in _file_problems(values["file"]))
+            if said := _why_unusable(values["file"]):
+                yield f"workloads.{name}.file = {values['file']}: {said}"
         elif name not in builtin.NAMES:
             yield f"workloads.{name}: no file, and no built-in workload; {did_you_mean(name, builtin.NAMES)}"
         if not trained[name]:
@@ -44,24 +45,23 @@ def _same_names(workloads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Modules of two folders with one name: Python would import the first for both."""
     seen: dict[str, Path] = {}
     for name, values in workloads.items():
-        file = Path(str(values.get("file", "")))
+        file = Path(values.get("file", ""))
         for path in sorted(_sources(file) - {file} if file.is_file() else ()):
             module = os.path.relpath(path, file.parent)
             if seen.setdefault(module, path) != path:
                 yield f"workloads.{name}.file = {file}: imports {path}, and another workload {seen[module]}; rename one"
 
 
-def _file_problems(file: object) -> Iterator[str]:
-    if not isinstance(file, str) or not file.endswith(".py"):
-        yield "must be the path of a Python file"
-        return
+def _why_unusable(file: str) -> str:
     path = Path(file)
+    if not file.endswith(".py"):
+        return "must be the path of a Python file"
     if path.is_absolute():
-        yield "must be relative to this folder, because results say it and get published"
-    elif not path.is_file():
-        yield "no such file"
-    elif not path.resolve().is_relative_to(Path.cwd().resolve()):
-        yield "must lie in this folder or below, because containers see nothing else"
+        return "must be relative to this folder, because results say it and get published"
+    if not path.is_file():
+        return "no such file"
+    inside = path.resolve().is_relative_to(Path.cwd().resolve())
+    return "" if inside else "must lie in this folder or below, because containers see nothing else"
 
 
 def scaled(workloads: Mapping[str, Mapping[str, Any] | None], scale: str) -> dict[str, dict[str, Any]]:
@@ -69,16 +69,17 @@ def scaled(workloads: Mapping[str, Mapping[str, Any] | None], scale: str) -> dic
 
     Those with a file also have `source`, the SHA-256 of all that they are made of.
     """
-    every = {name: _values(given, scale) for name, given in workloads.items() if given is not None}
+    every = {name: at_scale(given, scale) for name, given in workloads.items() if given is not None}
     found = {name: values for name, values in every.items() if "batch_size" in values}
     return {
         name: values | ({"source": _hash(values["file"])} if "file" in values else {}) for name, values in found.items()
     }
 
 
-def _values(given: Mapping[str, Any], scale: str) -> dict[str, Any]:
-    values = {key: value for key, value in given.items() if key != "quick"}
-    quick = given.get("quick", {})
+def at_scale(block: Mapping[str, Any], scale: str) -> dict[str, Any]:
+    """The values of a block of config.yaml at one scale; none at the quick one if that is null."""
+    values = {key: value for key, value in block.items() if key != "quick"}
+    quick = block.get("quick", {})
     if scale != "quick":
         return values
     return {} if quick is None else values | quick

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}")  # how the temporary files are named
@@ -24,7 +24,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     Text is written as UTF-8. Missing folders are created. CannotWrite, an OSError, leaves the old file as it was.
     """
     data = content.encode() if isinstance(content, str) else content
-    with _one_sentence(path, len(data)):
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -39,6 +39,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+    except OSError as error:  # which does not name the file
+        why = error.strerror or str(error)
+        if error.errno in FULL:
+            why += f" ({len(data) / 1000:.1f} kB are needed, {_free(path) / 1000:.1f} kB are free)"
+        raise CannotWrite(f"{path}: cannot be written: {why}") from error
 
 
 def remove_unfinished(paths: Iterable[Path]) -> None:
@@ -48,18 +53,6 @@ def remove_unfinished(paths: Iterable[Path]) -> None:
             with contextlib.suppress(OSError), path.open() as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
-
-
-@contextlib.contextmanager
-def _one_sentence(path: Path, size: int) -> Iterator[None]:
-    """Name the file, which the system's error does not."""
-    try:
-        yield
-    except OSError as error:
-        why = error.strerror or str(error)
-        if error.errno in FULL:
-            why += f" ({size / 1000:.1f} kB are needed, {_free(path) / 1000:.1f} kB are free)"
-        raise CannotWrite(f"{path}: cannot be written: {why}") from error
 
 
 def _free(path: Path) -> int:

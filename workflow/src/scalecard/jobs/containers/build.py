@@ -90,7 +90,7 @@ def package_inputs(container: Mapping[str, Any]) -> list[str]:
     return [container["packages"], *map(str, PACKAGES.values())] if container["packages"] else []
 
 
-def package_digest(file: str) -> str:
+def file_hash(file: str | Path) -> str:
     """Twelve hex digits of the file's SHA-256."""
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
 
@@ -118,7 +118,7 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
     base, image, further = wanted["base_image"], wanted["image"], wanted["packages"]
     # HEAD changes with every edit of the code.
     last = Missing().ask("revision", git, "log", "-1", "--format=%H", "--", str(CONTEXT)) or "unknown"
-    arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": last, "LOCK_HASH": lock_hash()}
+    arguments = {"BASE_IMAGE": base, "VERSION": __version__, "REVISION": last, "LOCK_HASH": file_hash(LOCK)}
     arguments |= cuda_versions() | wanted["build_args"]
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
@@ -126,7 +126,7 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
         if not engines.has_image(engine, image):  # a machine that reaches no registry may already have it
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
-    built = _built(engine, f"scalecard:{lock_hash()}", arguments, further)
+    built = _built(engine, f"scalecard:{file_hash(LOCK)}", arguments, further)
     return _described(engine, why, built, base=base)
 
 
@@ -137,7 +137,7 @@ def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | N
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
         return tag
-    both = f"{tag}-{package_digest(further)}"
+    both = f"{tag}-{file_hash(further)}"
     with _package_context(further) as folder:
         _run(_build(engine, both, _on_top_of(tag, arguments, further), folder), ADVICE_ON_PACKAGES)
     return both
@@ -145,7 +145,7 @@ def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | N
 
 def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[str, str]:
     """The build arguments of the image with further packages; those of the image below that it has no use for, too."""
-    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": package_digest(further)}
+    return {**arguments, "SCALECARD_IMAGE": image, "PACKAGES_HASH": file_hash(further)}
 
 
 def cuda_versions() -> dict[str, str]:
@@ -153,10 +153,6 @@ def cuda_versions() -> dict[str, str]:
     cuda, cudnn, nccl = (locked_version(PACKAGES_OF_CUDA[name]) for name in ("cuda", "cudnn", "nccl"))
     oldest = f"{cuda.partition('.')[0]}.0"  # drivers run every minor version of a major one
     return {"CUDA_VERSION": cuda, "CUDNN_VERSION": cudnn, "NCCL_VERSION": nccl, "OLDEST_CUDA": oldest}
-
-
-def lock_hash() -> str:
-    return hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
 
 
 def _described(engine: str, why: str, name: str, *, base: str | None) -> Marker:
@@ -196,7 +192,7 @@ def _sif(why: str, arguments: Mapping[str, str], image: str | None, further: str
         digest=digest,
         base=None if image else arguments["BASE_IMAGE"],
         lock=None if image else arguments["LOCK_HASH"],
-        packages=package_digest(further) if further else None,
+        packages=file_hash(further) if further else None,
         size=path.stat().st_size,
     )
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from scalecard.records.atomic import write_atomically
 from scalecard.records.strict_json import load_object
@@ -63,8 +64,7 @@ def why_silent(engine: str) -> str:
     return f"`{command}` failed" + (f": {said[-1]}" if said else f" with status {done.returncode}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Host:
+class Host(NamedTuple):
     """An engine as it runs here. `cdi`: it takes GPUs by their names in the Container Device Interface."""
 
     engine: str
@@ -75,7 +75,7 @@ class Host:
 def ask(engine: str) -> Host:
     """What Docker or Podman is here. Podman runs as the caller; Docker's daemon is asked."""
     if engine == "podman":
-        return Host(engine=engine, rootless=os.getuid() != 0, cdi=True)
+        return Host(engine, os.getuid() != 0, cdi=True)
     try:
         asked = ("docker", "info", "--format", "{{json .}}")
         done = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT)
@@ -86,8 +86,7 @@ def ask(engine: str) -> Host:
     # Docker's daemon lists the GPUs that it finds by CDI since 28.2; since 25 it names the folders that specify them.
     listed = [str(device.get("ID", "")) for device in facts.get("DiscoveredDevices") or []]
     specified = [path for folder in facts.get("CDISpecDirs") or [] for path in Path(folder).glob("nvidia*")]
-    cdi = any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified)
-    return Host(engine=engine, rootless=rootless, cdi=cdi)
+    return Host(engine, rootless, cdi=any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified))
 
 
 @dataclass(frozen=True, kw_only=True)
