@@ -47,7 +47,7 @@ def test_a_gpu_that_computes_wrongly_is_one_alert() -> None:
     (alert,) = alerts(failing(HEALTHY.result(), WRONG, Reason.NOT_PROVEN, "compute", "load"))
     assert (alert.what, alert.verdict) == ("GPU 3: wrong values", "errors")
     assert "differs by 0.5" in alert.value
-    assert alert.elsewhere == ". It also shows in compute; load"
+    assert alert.text.endswith(". It also shows in compute; load")
     assert "do not train on it" in alert.advice
 
 

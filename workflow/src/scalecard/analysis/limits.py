@@ -147,14 +147,11 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     return pcie and replace(pcie, least=THROUGH_HOST)
 
 
-def bus_factor(collective: str, devices: int) -> float:
-    """nccl-tests' factor from bytes / time to bus bandwidth, for so many ranks."""
-    return {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}.get(collective, (devices - 1) / devices)
-
-
 def bus_bytes(record: Record) -> float:
     """Bytes that cross each rank's link, as nccl-tests counts them, of a collective; without a name, an all-reduce."""
-    return bus_factor(record.text("collective", "all_reduce"), record.integer("devices")) * record.integer("bytes")
+    collective, devices = record.text("collective", "all_reduce"), record.integer("devices")
+    factors = {"all_reduce": 2 * (devices - 1) / devices, "broadcast": 1.0}
+    return factors.get(collective, (devices - 1) / devices) * record.integer("bytes")
 
 
 def bus_bandwidth(record: Record) -> float:
@@ -309,7 +306,7 @@ def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
     verdict = "low" if share < limit.least or limit.advice else "normal"
     return Judgement(
         what=what,
-        value=f"{formatting.number(rate)} {unit}, {formatting.percent(share)} of {limit.name}",
+        value=f"{formatting.number(rate)} {unit}, {limit.share(rate)}",
         expectation=f"{limit.normal} of {formatting.number(limit.rate)} {unit} is normal",
         verdict="above the limit" if limit.is_exceeded_by(rate) and not limit.advice else verdict,
         advice=limit.advice,

@@ -40,11 +40,6 @@ class Change:
     ratio: Ratio
     but: str = ""
 
-    @property
-    def pays(self) -> bool:
-        """Whether it is surely faster."""
-        return self.ratio.verdict == "faster"
-
 
 def changes(measured: PlatformResults) -> list[Change]:
     """Everything that was measured beside a default, on the most devices."""
@@ -54,7 +49,7 @@ def changes(measured: PlatformResults) -> list[Change]:
 
 def best(found: list[Change]) -> list[Change]:
     """Of each kind of setting of the same work, the fastest that surely pays."""
-    paying = by_key(((change.what, change.family), change) for change in found if change.pays)
+    paying = by_key(((change.what, change.family), change) for change in found if change.ratio.verdict == "faster")
     return [min(own, key=lambda change: change.ratio.value) for own in paying.values()]
 
 

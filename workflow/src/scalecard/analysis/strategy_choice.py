@@ -273,10 +273,6 @@ class Choice:
     others: list[tuple[StrategyRun, Ratio]]
 
     @property
-    def runner_up(self) -> tuple[StrategyRun, Ratio] | None:
-        return self.others[0] if self.others else None
-
-    @property
     def tied(self) -> list[StrategyRun]:
         """Those that cannot be told apart from the best one, or take the same time."""
         return [run for run, ratio in self.others if ratio.verdict != "slower"]

@@ -213,15 +213,11 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        return f"{self.what}: {self.verdict}, {self.value} ({self.normal}){self.elsewhere}"
-
-    @property
-    def elsewhere(self) -> str:
-        """Where else it shows, as the rest of a sentence; '' if nowhere."""
+        """With where else it shows, if anywhere."""
         where = list(dict.fromkeys(self.seen_in))
-        shown = "; ".join(where[:MOST_SEEN])
-        more = f"; and {len(where) - MOST_SEEN} more" if len(where) > MOST_SEEN else ""
-        return f". It also shows in {shown}{more}" if shown else ""
+        more = [f"and {len(where) - MOST_SEEN} more"] if len(where) > MOST_SEEN else []
+        elsewhere = f". It also shows in {'; '.join([*where[:MOST_SEEN], *more])}" if where else ""
+        return f"{self.what}: {self.verdict}, {self.value} ({self.normal}){elsewhere}"
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _summary(result: Result) -> Table:
 def _of_workload(result: Result, workload: str) -> Row:
     found = strategy_runs(result, workload)
     choice, least = choose(found, "strong"), fewest(found)
-    runner_up = choice.runner_up if choice else None
+    runner_up = next(iter(choice.others), None) if choice else None
     down = batches(result, workload, found).collapse
     return {
         "Workload": workload,
