@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.analysis.load_results import gather
+from scalecard.analysis.platforms import gather
 from scalecard.hardware.machine import Machine
 from scalecard.jobs.inputs import write_machine
 from scalecard.records.files import InvalidResult

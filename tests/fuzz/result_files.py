@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from scalecard.analysis.load_results import gather
+from scalecard.analysis.platforms import gather
 from scalecard.records.files import InvalidResult, as_json, save
 from scalecard.report import answers, figure_files, render
 from support.every_experiment import every_result

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scalecard.analysis.load_results import LeftOut
+from scalecard.analysis.platforms import LeftOut
 from scalecard.records.record import Result
 from scalecard.report import answers, toc
 from scalecard.report.render import every_answer as every

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import platforms
-from scalecard.analysis.load_results import gather
-from scalecard.analysis.platforms import selection
+from scalecard.analysis.platforms import gather, selection
 from scalecard.figures import style
 from scalecard.records.files import as_json
 from scalecard.records.record import Result

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from scalecard.analysis.load_results import LeftOut
+from scalecard.analysis.platforms import LeftOut
 from scalecard.figures import style, svg
 from scalecard.records.files import InvalidResult, save
 from scalecard.records.record import Record, Result

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scalecard.analysis.load_results import gather
+from scalecard.analysis.platforms import gather
 from scalecard.jobs import inputs
 from scalecard.records.files import as_json
 from scalecard.records.record import Result

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from scalecard.analysis import by_key, formatting
-from scalecard.analysis.load_results import fit
+from scalecard.analysis.platforms import fit
 from scalecard.analysis.provenance import METHOD, provenance
 from scalecard.analysis.strategy_choice import StrategyRun, strategy_runs, workloads
 from scalecard.exports import EXPERIMENTS

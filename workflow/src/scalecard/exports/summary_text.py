@@ -6,7 +6,7 @@ from functools import partial
 from itertools import groupby
 
 from scalecard.analysis import formatting, platforms
-from scalecard.analysis.load_results import computed, fit
+from scalecard.analysis.platforms import computed, fit
 from scalecard.analysis.provenance import commits, shortened, trust
 from scalecard.analysis.strategy_choice import StrategyRun
 from scalecard.exports import EXPERIMENTS, scaling

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from scalecard.analysis.load_results import LeftOut, attempt, gather
+from scalecard.analysis.platforms import LeftOut, attempt, gather
 from scalecard.exports import CRATE, RAW, beside, linked, long_tables, metadata, scaling
 from scalecard.exports.summary_text import summary
 from scalecard.hardware.facts import ROOT

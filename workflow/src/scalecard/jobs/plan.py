@@ -247,7 +247,7 @@ def success(
     `expected` has the seconds that the experiments which were measured were expected to take.
     """
     from scalecard.analysis import provenance  # these need what draws, which a host whose run failed may lack
-    from scalecard.analysis.load_results import each_fit
+    from scalecard.analysis.platforms import each_fit
     from scalecard.report.render import leading
     from scalecard.report.section import Section
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from scalecard.analysis import formatting, platforms
 from scalecard.analysis.compare import Change, Comparison, Row, changes, compare
-from scalecard.analysis.load_results import UNFIT, each_fit
+from scalecard.analysis.platforms import UNFIT, each_fit
 from scalecard.records.record import Result
 from scalecard.report import changes_text, toc
 from scalecard.report.changes_text import CHANGED, Group, grouped

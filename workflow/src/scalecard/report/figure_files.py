@@ -9,8 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from scalecard.analysis import platforms, provenance
-from scalecard.analysis.load_results import UNFIT, LeftOut, attempt, each_fit, gather
-from scalecard.analysis.platforms import NO_SETTINGS, Settings
+from scalecard.analysis.platforms import NO_SETTINGS, UNFIT, LeftOut, Settings, attempt, each_fit, gather
 from scalecard.figures import charts, points, style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically

@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 
 from scalecard.analysis import by_key, formatting, provenance
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
-from scalecard.analysis.load_results import LeftOut, attempt
-from scalecard.analysis.platforms import nickname
+from scalecard.analysis.platforms import LeftOut, attempt, nickname
 from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted

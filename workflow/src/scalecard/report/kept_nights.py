@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalecard.analysis.load_results import fit
+from scalecard.analysis.platforms import fit
 from scalecard.records import strict_json
 from scalecard.records.atomic import write_atomically
 from scalecard.records.files import InvalidResult, is_result_file, parse, refuse_mixed_machines

@@ -12,8 +12,18 @@ from typing import Any
 from urllib.parse import quote, unquote_plus
 
 from scalecard.analysis import formatting, platforms, provenance, published_figures
-from scalecard.analysis.load_results import LeftOut, attempt, by_reason, each_fit, file_of, gather
-from scalecard.analysis.platforms import NO_SETTINGS, PlatformResults, Settings, selection
+from scalecard.analysis.platforms import (
+    NO_SETTINGS,
+    LeftOut,
+    PlatformResults,
+    Settings,
+    attempt,
+    by_reason,
+    each_fit,
+    file_of,
+    gather,
+    selection,
+)
 from scalecard.figures import style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
