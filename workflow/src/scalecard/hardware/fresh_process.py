@@ -86,21 +86,14 @@ def start_fork_server() -> None:
     """In a fresh process that has imported what it needs, and computed nothing: its server has imported the same."""
     if modules := os.environ.get(PRELOAD, "").split():
         multiprocessing.set_forkserver_preload([RANK_SERVER, *modules])
-        with _forking():
+        start, util.spawnv_passfds = util.spawnv_passfds, _forked  # the server runs in a fork of this process
+        try:
             forkserver.ensure_running()
+        finally:
+            util.spawnv_passfds = start
         first = multiprocessing.get_context("forkserver").Process(target=int)
         first.start()
         first.join()  # it forks nothing before it has imported what was missing
-
-
-@contextmanager
-def _forking() -> Iterator[None]:
-    """The program in Python that multiprocessing starts meanwhile runs in a fork of this process."""
-    start, util.spawnv_passfds = util.spawnv_passfds, _forked
-    try:
-        yield
-    finally:
-        util.spawnv_passfds = start
 
 
 def _forked(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:

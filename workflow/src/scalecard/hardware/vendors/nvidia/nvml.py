@@ -99,12 +99,15 @@ class NvidiaGpu:
         ask, handle = Missing().ask, self.handle
         power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
         bits = ask("reasons", pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+        others = ask("others", self._others, ours)
+        # A virtual machine or a container may see processes without their memory, which then counts as 0.
+        others_memory = None if others is None else sum(process.usedGpuMemory or 0 for process in others)
         return {
             "sm_clock_mhz": ask("clock", pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
             "temperature_c": ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
             "power_w": power and power / 1000,
             "reasons": None if bits is None else [reason for bit, reason in CLOCK_REASONS.items() if bits & bit],
-            "others_memory_bytes": ask("others", self._memory_of_others, ours),
+            "others_memory_bytes": others_memory,
             "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
             "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         }
@@ -164,10 +167,6 @@ class NvidiaGpu:
         """The sum of a counter over the links that are up; None if there is none."""
         errors, links = pynvml.nvmlDeviceGetNvLinkErrorCounter, self._links_up()
         return sum(errors(self.handle, link, counter) for link in links) if links else None
-
-    def _memory_of_others(self, ours: Callable[[int], bool]) -> int:
-        """A virtual machine or a container may see processes without their memory, which then counts as 0."""
-        return sum(process.usedGpuMemory or 0 for process in self._others(ours))
 
     def _others(self, ours: Callable[[int], bool]) -> list[Any]:
         return [one for one in self._processes() if not ours(one.pid) and not _display_server(one.pid)]
