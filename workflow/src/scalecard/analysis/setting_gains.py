@@ -84,20 +84,18 @@ def _of_pipeline(result: Result) -> Iterator[Change]:
     every = result.select("step_time", beside=None)
     runs = [r for r in every if r.case.get("split_size") not in (None, r.case["batch_size"])]
     fastest = min(runs, key=lambda record: record.median, default=None)
-    default = fastest and _with_split(runs, fastest, TUTORIALS_SPLIT)
+    others = {axis: value for axis, value in fastest.case.items() if axis != "split_size"} if fastest else {}
+    by_size = {record.integer("split_size"): record for record in reversed(runs) if record.matches(**others)}
+    default = by_size.pop(TUTORIALS_SPLIT, None)
     if fastest is None or default is None:
         return
     cut = f", cut {fastest.case['cut']}," if fastest.case.get("cut") else ""
     model, where = formatting.model_name(fastest.text("workload")), on(fastest.integer("devices", 2))
     what = f"{model} by {fastest.case['strategy']}{cut} on {where}"
-    for size in sorted({record.integer("split_size") for record in runs} - {TUTORIALS_SPLIT}):
-        if record := _with_split(runs, fastest, size):
-            instead = f"the tutorial's {TUTORIALS_SPLIT}"
-            yield Change(what, "split size", f"split size {size}", instead, record.over(default))
-
-
-def _with_split(runs: list[Record], like: Record, size: int) -> Record | None:
-    return next((r for r in runs if r.matches(**{**like.case, "split_size": size})), None)
+    for size, record in sorted(by_size.items()):
+        yield Change(
+            what, "split size", f"split size {size}", f"the tutorial's {TUTORIALS_SPLIT}", record.over(default)
+        )
 
 
 def is_larger(record: Record) -> bool:
