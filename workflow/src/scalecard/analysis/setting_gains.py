@@ -92,10 +92,9 @@ def _of_pipeline(result: Result) -> Iterator[Change]:
     cut = f", cut {fastest.case['cut']}," if fastest.case.get("cut") else ""
     model, where = formatting.model_name(fastest.text("workload")), on(fastest.integer("devices", 2))
     what = f"{model} by {fastest.case['strategy']}{cut} on {where}"
+    instead = f"the tutorial's {TUTORIALS_SPLIT}"
     for size, record in sorted(by_size.items()):
-        yield Change(
-            what, "split size", f"split size {size}", f"the tutorial's {TUTORIALS_SPLIT}", record.over(default)
-        )
+        yield Change(what, "split size", f"split size {size}", instead, record.over(default))
 
 
 def is_larger(record: Record) -> bool:

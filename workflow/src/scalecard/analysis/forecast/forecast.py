@@ -84,7 +84,8 @@ class Forecast:
 
     @cached_property
     def efficiencies(self) -> dict[int, Draws]:
-        return {count: self.model.efficiency(count) for count in self.counts}
+        """The ideal over the step: 1 if n devices are n times as fast as one."""
+        return {count: self.model.ideal(count) / self.model.seconds(count) for count in self.counts}
 
     @property
     def shown(self) -> list[int]:

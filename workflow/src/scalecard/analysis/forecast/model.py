@@ -95,10 +95,6 @@ class Model(ABC):
         What was fitted to this one's steps, such as how much of the exchange is hidden, is taken to hold there as well.
         """
 
-    def efficiency(self, devices: int) -> Draws:
-        """The ideal over the step: 1 if n devices are n times as fast as one."""
-        return np.asarray(self.ideal(devices) / self.seconds(devices))
-
     @abstractmethod
     def terms(self, devices: int) -> Terms:
         """Draws of every term in seconds; they add up to the step."""
