@@ -86,11 +86,6 @@ class StrategyRun:
         return TOO_LARGE if self.step.reason is Reason.OUT_OF_MEMORY else LOST
 
     @property
-    def units(self) -> int:
-        """Samples or tokens of a step."""
-        return self.step.integer("units")
-
-    @property
     def rate(self) -> float:
         """Samples or tokens per second."""
         return step_records.rate(self.step)

@@ -96,7 +96,7 @@ def _draw(result: Result, found: Sequence[StrategyRun], axes: Axes) -> None:
 
 
 def _line(result: Result, line: Sequence[StrategyRun], axes: Axes, label: str, colour: str, dash: str) -> None:
-    shown = [points.rated(result, p.step, float(p.units), series=label, x=p.devices) for p in line]
+    shown = [points.rated(result, p.step, p.step.integer("units"), series=label, x=p.devices) for p in line]
     axes.plot([p.devices for p in line], [p.value for p in shown], dash, color=colour, linewidth=2.4, zorder=3)
     for point, run in zip(shown, line, strict=True):
         gid, mark = points.show(axes, point, f"{run.unit}/s"), style.marker(run.strategy)
