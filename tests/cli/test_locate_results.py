@@ -35,20 +35,25 @@ def committed(tmp_path: Path, save_result: Save) -> Path:
     return tmp_path
 
 
-def seconds(name: str, root: Path) -> float:
-    (result,) = find(name, root)
+@pytest.fixture(autouse=True)
+def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def seconds(name: str) -> float:
+    (result,) = find(name)
     return round(result.records[0].median)
 
 
 def test_a_platform_and_its_folder_are_the_same(tmp_path: Path, save_result: Save) -> None:
     folder = save_result("box", repeated(1.0)).parent
     (folder / "machine.json").write_text("{}")
-    assert find("box", tmp_path) == find("results/box", tmp_path) == find(str(folder)) == find("results", tmp_path)
+    assert find("box") == find("results/box") == find(str(folder)) == find("results")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("HEAD~1", 1), ("HEAD~1:box", 1), ("HEAD:box", 2), ("box", 2)])
 def test_a_revision_has_the_results_committed_in_it(committed: Path, name: str, expected: int) -> None:
-    assert seconds(name, committed) == expected
+    assert seconds(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,16 +67,15 @@ def test_a_revision_has_the_results_committed_in_it(committed: Path, name: str, 
 )
 def test_what_is_not_found_is_named_with_what_there_is(committed: Path, name: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        find(name, committed)
+        find(name)
 
 
 @pytest.fixture
-def nights(tmp_path: Path, make_result: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Nights:
+def nights(tmp_path: Path, make_result: Callable[..., Result]) -> Nights:
     """Two nights of 1 s and 2 s, and 3 s now."""
     found = Nights(tmp_path, make_result)
     found.keep_all([1.0, 2.0])
     found.measure(3.0)
-    monkeypatch.chdir(tmp_path)
     return found
 
 
@@ -90,12 +94,12 @@ def nights(tmp_path: Path, make_result: Callable[..., Result], monkeypatch: pyte
     ],
 )
 def test_a_kept_night_is_found_by_name(nights: Nights, name: str, expected: int) -> None:
-    assert seconds(name, nights.root) == expected
+    assert seconds(name) == expected
 
 
 def test_a_night_that_was_not_kept_is_named_with_those_that_were(nights: Nights) -> None:
     with pytest.raises(ValueError, match=r"'box@2025': .*20260102T021000Z, 20260103T021000Z; or last, now"):
-        find("box@2025", nights.root)
+        find("box@2025")
 
 
 def test_a_night_has_each_experiments_latest_result_until_then(nights: Nights) -> None:
@@ -103,13 +107,13 @@ def test_a_night_has_each_experiments_latest_result_until_then(nights: Nights) -
     (nights.folder() / "copy_cost.json").write_text(text.replace('"async_timing"', '"copy_cost"'))
     keep(nights.folder())
     nights.keep(4.0)
-    found = {result.experiment: round(result.records[0].median) for result in find("box@last", nights.root)}
+    found = {result.experiment: round(result.records[0].median) for result in find("box@last")}
     assert found == {"async_timing": 4, "copy_cost": 3}
 
 
 def test_the_last_night_may_be_one_before_an_upgrade(nights: Nights) -> None:
     nights.measure(5.0, "upgraded", machine={"software": "f" * 12})
-    (result,) = find("upgraded@last", nights.root)
+    (result,) = find("upgraded@last")
     assert (result.platform, round(result.records[0].median)) == ("box", 2)
 
 
@@ -120,21 +124,21 @@ def test_nights_in_a_commit_are_no_platforms(committed: Path) -> None:
     (night / "async_timing.json").write_text("{}")
     for args in (["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "nights"]):
         subprocess.run(["git", *args], cwd=committed, check=True)
-    assert seconds("HEAD:box", committed) == 2
+    assert seconds("HEAD:box") == 2
     with pytest.raises(ValueError, match=r"choose one: HEAD:box, HEAD:other$"):
-        find("HEAD", committed)
+        find("HEAD")
 
 
 def test_this_machines_platform_is_the_default(tmp_path: Path, save_result: Save, machine: Machine) -> None:
     with pytest.raises(ValueError, match="no results under results/"):
-        this_platform(tmp_path)
+        this_platform()
     folders = [save_result(name, repeated(1.0)).parent for name in ("first", "elsewhere", "second")]
     for moment, folder in enumerate(folders):
         os.utime(folder / "async_timing.json", (moment, moment))
-    assert this_platform(tmp_path) == folders[2], "of none that is known, the one written last"
+    assert this_platform().resolve() == folders[2], "of none that is known, the one written last"
     write_machine(folders[1] / "machine.json", replace(machine, cores=999))
     write_machine(folders[0] / "machine.json", machine)
-    assert this_platform(tmp_path) == folders[0]
+    assert this_platform().resolve() == folders[0]
 
 
 def test_a_platforms_folder_is_found_by_name_and_as_a_folder(nights: Nights) -> None:
@@ -150,7 +154,7 @@ def test_a_platforms_folder_is_found_by_name_and_as_a_folder(nights: Nights) -> 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="empty"):
-        find("empty", tmp_path)
+        find("empty")
 
 
 def test_two_machines_in_one_folder_are_refused_with_files_and_facts(tmp_path: Path, save_result: Save) -> None:
@@ -158,4 +162,4 @@ def test_two_machines_in_one_folder_are_refused_with_files_and_facts(tmp_path: P
     text = second.read_text().replace('"platform": "moved"', '"platform": "box"')
     first.with_name("copy_cost.json").write_text(text.replace("async_timing", "copy_cost"))
     with pytest.raises(ValueError, match=r"async_timing\.json and copy_cost\.json .*driver .* and 570\.1"):
-        find("box", tmp_path)
+        find("box")

@@ -75,9 +75,13 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     summary.add_argument("--report", type=Path, default=Path("results/report.html"))
     summary.add_argument("--left-out", type=Path, help="JSON: what the report leaves out of this platform")
     summary.add_argument("--failed", type=Path, nargs="*", help="the workflow failed: show the ends of these logs")
-    _add_compare(commands.add_parser("compare", help="report which cases are faster or slower in B than in A"))
+    compare = commands.add_parser("compare", help="report which cases are faster or slower in B than in A")
     _add_health(commands.add_parser("health", help="say which part of a machine is not as it should be"))
-    _add_nights(commands)
+    keep = commands.add_parser("keep", help="keep the present results of a platform as a night of its history")
+    trend = commands.add_parser("trend", help="print how numbers went from night to night, and what became slower")
+    for command in (keep, trend):
+        command.add_argument("platform", nargs="?", help="a platform or its folder (default: this machine's)")
+    _add_comparisons(compare, trend)
     needs = commands.add_parser("needs", help="print what each experiment of config.yaml should take on GPUs, a table")
     needs.add_argument("--gpus", type=int, default=8, help="of one node (default %(default)s)")
     reruns = commands.add_parser("reruns", help="say what an edit of these files of the project runs again")
@@ -123,23 +127,28 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     report.add_argument("--left-out", type=Path, help="also write what of this platform is left out, as JSON")
 
 
-def _add_compare(compare: argparse.ArgumentParser) -> None:
+def _add_comparisons(compare: argparse.ArgumentParser, trend: argparse.ArgumentParser) -> None:
     for name in ("a", "b"):
         compare.add_argument(name, help=f"{RESULTS}, [platform]@last (the last night kept) or @now")
-    _add_comparison(compare)
+    for command in (compare, trend):
+        command.add_argument(
+            "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
+        )
+        command.add_argument(
+            "--margin", type=float, default=MARGIN_OF_RUNS, help="largest difference to ignore (default %(default)s)"
+        )
+        command.add_argument("--json", action="store_true", help="print JSON instead of lines")
+        command.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if anything is slower")
     compare.add_argument("--html", type=Path, help="also write an HTML page")
     compare.add_argument("--junit", type=Path, help="also write JUnit's XML; a slower case fails")
-
-
-def _add_comparison(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--only", action="append", default=[], metavar="EXPERIMENT", help="only this one; may be repeated"
+    trend.add_argument("--nights", type=int, default=10, help="how many nights to print of each number; 0: all")
+    trend.add_argument(
+        "--figure",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="also draw it: files to write: .svg, .png, .pdf, .csv or .html",
     )
-    command.add_argument(
-        "--margin", type=float, default=MARGIN_OF_RUNS, help="largest difference to ignore (default %(default)s)"
-    )
-    command.add_argument("--json", action="store_true", help="print JSON instead of lines")
-    command.add_argument("--fail-on", choices=["slower"], help="exit with status 1 if anything is slower")
 
 
 def _add_health(health: argparse.ArgumentParser) -> None:
@@ -153,22 +162,6 @@ def _add_health(health: argparse.ArgumentParser) -> None:
     health.add_argument("--max-age", type=float, metavar="HOURS", help="refuse a result that is older (status 2)")
     health.add_argument("--json", action="store_true", help="print JSON instead of lines")
     health.add_argument("--junit", type=Path, help="also write JUnit's XML, a test case for each part")
-
-
-def _add_nights(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    keep = commands.add_parser("keep", help="keep the present results of a platform as a night of its history")
-    trend = commands.add_parser("trend", help="print how numbers went from night to night, and what became slower")
-    for command in (keep, trend):
-        command.add_argument("platform", nargs="?", help="a platform or its folder (default: this machine's)")
-    _add_comparison(trend)
-    trend.add_argument("--nights", type=int, default=10, help="how many nights to print of each number; 0: all")
-    trend.add_argument(
-        "--figure",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="also draw it: files to write: .svg, .png, .pdf, .csv or .html",
-    )
 
 
 def _probe(args: argparse.Namespace) -> None:

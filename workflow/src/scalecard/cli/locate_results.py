@@ -10,11 +10,11 @@ from scalecard.records.strict_json import load_object
 from scalecard.report.kept_nights import KEPT, files_of, read_kept
 from scalecard.report.night_folders import HISTORY, indices, is_night, nights
 
-RESULTS = "results"
+RESULTS = Path("results")
 LAST, NOW = "last", "now"
 
 
-def find(wanted: str, root: Path = Path()) -> list[Result]:
+def find(wanted: str) -> list[Result]:
     """The results of one platform.
 
     `wanted` is a platform under results/, a folder of result files, a folder (like results/) with one platform, a git
@@ -22,29 +22,29 @@ def find(wanted: str, root: Path = Path()) -> list[Result]:
     empty PLATFORM is this machine's, whose present results are @now. ValueError says what was looked for and what
     exists.
     """
-    for folder in (Path(root, wanted), Path(root, RESULTS, wanted)):
+    for folder in (Path(wanted), RESULTS / wanted):
         if folder.is_dir():
             return _from_folder(folder)
     platform, at, night = wanted.partition("@")
-    if at and (not platform or Path(root, RESULTS, platform).is_dir()):
-        return _of_night(Path(root, RESULTS, platform) if platform else this_platform(root), night, wanted)
+    if at and (not platform or (RESULTS / platform).is_dir()):
+        return _of_night(RESULTS / platform if platform else this_platform(), night, wanted)
     revision, _, platform = wanted.partition(":")
-    if _is_revision(root, revision):
-        return _from_revision(root, revision, platform)
+    if _is_revision(revision):
+        return _from_revision(revision, platform)
     raise ValueError(
-        f"'{wanted}': no folder, no platform under {RESULTS}/ (known: {_known(root)}) and no git revision of that name"
+        f"'{wanted}': no folder, no platform under {RESULTS}/ (known: {_known()}) and no git revision of that name"
     )
 
 
-def platform_folder(name: str, root: Path = Path()) -> Path:
+def platform_folder(name: str) -> Path:
     """The folder of one platform, by its name or as a folder; ValueError says which ones exist."""
-    for folder in (Path(root, RESULTS, name), Path(root, name)):
+    for folder in (RESULTS / name, Path(name)):
         if folder.is_dir():
             inside = [] if _result_files(folder) or (folder / HISTORY).is_dir() else _platforms(folder)
             if len(inside) > 1:
                 raise ValueError(f"'{name}': {_choose(str(folder), inside, '/')}")
             return folder / inside[0] if inside else folder
-    raise ValueError(f"'{name}': no platform under {RESULTS}/ (known: {_known(root)}) and no such folder")
+    raise ValueError(f"'{name}': no platform under {RESULTS}/ (known: {_known()}) and no such folder")
 
 
 def result_files(folder: Path) -> list[Path]:
@@ -54,10 +54,9 @@ def result_files(folder: Path) -> list[Path]:
     raise ValueError(f"'{folder}': no result files in it")
 
 
-def this_platform(root: Path = Path()) -> Path:
+def this_platform() -> Path:
     """The folder of this machine's results, else of any; of several the latest one. ValueError if there are none."""
-    results = Path(root, RESULTS)
-    known = [results / name for name in _platforms(results)]
+    known = [RESULTS / name for name in _platforms(RESULTS)]
     if not known:
         raise ValueError(f"no results under {RESULTS}/: measure first, or name a platform or a folder")
     here = probe()
@@ -89,16 +88,16 @@ def _of_night(folder: Path, night: str, name: str) -> list[Result]:
     return _one_platform(name, [read_kept(file) for file in latest.values()])
 
 
-def _is_revision(root: Path, name: str) -> bool:
+def _is_revision(name: str) -> bool:
     try:
-        git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", folder=root)
+        git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", folder=Path())
     except OSError:
         return False
     return True
 
 
-def _known(root: Path) -> str:
-    return ", ".join(_platforms(Path(root, RESULTS))) or "none"
+def _known() -> str:
+    return ", ".join(_platforms(RESULTS)) or "none"
 
 
 def _platforms(folder: Path) -> list[str]:
@@ -121,8 +120,8 @@ def _from_folder(folder: Path) -> list[Result]:
     raise ValueError(f"'{folder}': {_choose(str(folder), inside, '/') if inside else 'no result files in it'}")
 
 
-def _from_revision(root: Path, revision: str, platform: str) -> list[Result]:
-    listed = git("ls-tree", "-r", "--name-only", revision, f"{RESULTS}/", folder=root)
+def _from_revision(revision: str, platform: str) -> list[Result]:
+    listed = git("ls-tree", "-r", "--name-only", revision, f"{RESULTS}/", folder=Path())
     paths = [path for path in map(Path, listed.splitlines()) if is_result_file(path) and len(path.parts) == 3]
     platforms = sorted({path.parent.name for path in paths})
     if not platform and len(platforms) == 1:
@@ -131,7 +130,7 @@ def _from_revision(root: Path, revision: str, platform: str) -> list[Result]:
         there = _choose(revision, platforms, ":") if platforms else "no result files were committed in it"
         raise ValueError(f"'{revision}': {there}")
     names = [f"{revision}:{path}" for path in paths if path.parent.name == platform]
-    return _one_platform(revision, [parse(git("show", name, folder=root), name) for name in names])
+    return _one_platform(revision, [parse(git("show", name, folder=Path()), name) for name in names])
 
 
 def _choose(name: str, platforms: list[str], separator: str) -> str:

@@ -125,7 +125,10 @@ class KeptGroups:
 
     def __init__(self, path: Path, began: str) -> None:
         self._path, self._began = path, began
-        self._kept = dict(_groups(path))
+        self._kept = dict[str, list[Record]]()
+        for line in _complete_lines(path):
+            with contextlib.suppress(KeyError, TypeError, ValidationError):
+                self._kept[line["group"]] = _RECORDS.validate_python(line["records"], strict=False)
         self._met, self._inside = Counter[str](), False
 
     def measured_once(self, what: object, records: Iterable[Record]) -> Iterator[Record]:
@@ -159,13 +162,6 @@ class KeptGroups:
                 file.write(f"\n{json.dumps(data)}")  # what a kill cut short ends before it
         except OSError as error:
             progress.say(f"warning: {self._path}: what was measured is not kept until the end: {error.strerror}")
-
-
-def _groups(path: Path) -> Iterator[tuple[str, list[Record]]]:
-    """The groups in a file."""
-    for line in _complete_lines(path):
-        with contextlib.suppress(KeyError, TypeError, ValidationError):
-            yield line["group"], _RECORDS.validate_python(line["records"], strict=False)
 
 
 def _complete_lines(path: Path) -> Iterator[Any]:

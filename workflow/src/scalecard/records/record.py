@@ -144,10 +144,6 @@ class Reason(StrEnum):
 SAID_BEFORE_NOTE = (Reason.OUT_OF_MEMORY, Reason.NOT_PROVEN, Reason.DEVICE_FAULT)
 
 
-def _is_true(passed: Any) -> bool:
-    return passed is True
-
-
 @with_config(STRICT)
 @dataclass(frozen=True, kw_only=True)
 class Check:
@@ -160,7 +156,7 @@ class Check:
     """The largest that was measured."""
     tolerance: NotNegative
 
-    check_complete = complete(passed=_is_true)
+    check_complete = complete(passed=lambda passed: passed is True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -182,7 +178,7 @@ class Count:
     unit: Literal["FLOP", "B", ""] = ""
     """Of both; nothing for what is counted one by one."""
 
-    check_complete = complete(passed=_is_true)
+    check_complete = complete(passed=lambda passed: passed is True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

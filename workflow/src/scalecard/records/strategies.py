@@ -157,14 +157,7 @@ def _sharded(gathers: int, among: Among = Among.ALL) -> tuple[Communication, ...
     )
 
 
-def _staged(
-    name: str, schedule: Schedule | None, *, on_ranks: bool, colour: int, untimed: tuple[Untimed, ...] = ()
-) -> Strategy:
-    return Strategy(
-        name=name, on_ranks=on_ranks, divides=(Division.STAGES,), schedule=schedule, untimed=untimed, colour=colour
-    )
-
-
+IN_STAGES = (Division.STAGES,)
 GRADIENTS = (Communication(Collective.ALL_REDUCE, Payload.GRADIENTS),)
 BETWEEN_REPLICAS = (Communication(Collective.ALL_REDUCE, Payload.GRADIENTS, Among.REPLICAS),)
 WITHIN_LAYERS = (Communication(Collective.ALL_REDUCE, Payload.ACTIVATIONS, Among.REPLICA),)
@@ -202,13 +195,18 @@ HSDP = Strategy(  # a node is a replica, whose devices have a shard each
     collectives=(*_sharded(2, Among.REPLICA), *BETWEEN_REPLICAS),
     colour=5,
 )
-MODEL_PARALLEL = _staged("model parallel", None, on_ranks=False, colour=3)
-OUR_GPIPE = _staged("our gpipe", Schedule.GPIPE, on_ranks=False, colour=1)
-OUR_1F1B = _staged("our 1f1b", Schedule.ONE_F_ONE_B, on_ranks=False, colour=2)
-TORCH_GPIPE = _staged("torch gpipe", Schedule.GPIPE, on_ranks=True, colour=5)
-TORCH_1F1B = _staged("torch 1f1b", Schedule.ONE_F_ONE_B, on_ranks=True, colour=4)
-TORCH_INTERLEAVED = _staged(
-    "torch interleaved 1f1b", Schedule.INTERLEAVED, on_ranks=True, colour=6, untimed=(Untimed.STAGE_PAIRS,)
+MODEL_PARALLEL = Strategy(name="model parallel", on_ranks=False, divides=IN_STAGES, colour=3)
+OUR_GPIPE = Strategy(name="our gpipe", on_ranks=False, divides=IN_STAGES, schedule=Schedule.GPIPE, colour=1)
+OUR_1F1B = Strategy(name="our 1f1b", on_ranks=False, divides=IN_STAGES, schedule=Schedule.ONE_F_ONE_B, colour=2)
+TORCH_GPIPE = Strategy(name="torch gpipe", on_ranks=True, divides=IN_STAGES, schedule=Schedule.GPIPE, colour=5)
+TORCH_1F1B = Strategy(name="torch 1f1b", on_ranks=True, divides=IN_STAGES, schedule=Schedule.ONE_F_ONE_B, colour=4)
+TORCH_INTERLEAVED = Strategy(
+    name="torch interleaved 1f1b",
+    on_ranks=True,
+    divides=IN_STAGES,
+    schedule=Schedule.INTERLEAVED,
+    untimed=(Untimed.STAGE_PAIRS,),
+    colour=6,
 )
 TENSOR_PARALLEL = Strategy(
     name="tensor parallel",

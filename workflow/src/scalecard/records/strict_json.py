@@ -31,7 +31,8 @@ class Refused(ValueError):
 def read(path: Path) -> str:
     """The text of a regular file; Refused says why it cannot be read, without naming it."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        # Opening a FIFO would otherwise wait for its writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise Refused("is no regular file")
@@ -42,11 +43,6 @@ def read(path: Path) -> str:
         raise Refused(f"cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise Refused(f"is not UTF-8 text (byte {error.start})") from error
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Opening a FIFO would wait for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def loads(text: str) -> Any:
@@ -71,10 +67,10 @@ def load_object(path: Path) -> dict[str, Any]:
     """The JSON object in a small file of ours; ValueError names the file if there is none in it."""
     try:
         value = loads(read(path))
+        if not isinstance(value, dict):
+            raise Refused("holds no JSON object")
     except Refused as error:
         raise ValueError(f"{printable(path)}: {error}; remove it, and run the workflow again") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{printable(path)}: holds no JSON object; remove it, and run the workflow again")
     return value
 
 
