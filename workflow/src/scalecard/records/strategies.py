@@ -108,7 +108,7 @@ class Strategy:
     """
 
     name: str
-    on_ranks: bool
+    on_ranks: bool = True
     divides: tuple[Division, ...] = ()
     collectives: tuple[Communication, ...] = ()
     schedule: Schedule | None = None
@@ -166,23 +166,17 @@ SINGLE = Strategy(name="single device", on_ranks=False, colour=7)
 DATA_PARALLEL = Strategy(  # nn.DataParallel: its threads copy, without collectives
     name="DataParallel", on_ranks=False, divides=(Division.REPLICAS,), untimed=(Untimed.THREADS,), colour=6
 )
-DDP = Strategy(name="DDP", on_ranks=True, divides=(Division.REPLICAS,), collectives=GRADIENTS, colour=0)
+DDP = Strategy(name="DDP", divides=(Division.REPLICAS,), collectives=GRADIENTS, colour=0)
 ZERO_1 = Strategy(  # DDP, whose ranks update some parameters each
     name="ZeRO-1",
-    on_ranks=True,
     divides=(Division.REPLICAS,),
     collectives=(*GRADIENTS, Communication(Collective.ALL_GATHER, Payload.UPDATED)),
     colour=3,
 )
-FSDP_GRADIENTS = Strategy(
-    name="FSDP gradients", on_ranks=True, divides=(Division.SHARDS,), collectives=_sharded(1), colour=6
-)
-FSDP_PARAMETERS = Strategy(
-    name="FSDP parameters", on_ranks=True, divides=(Division.SHARDS,), collectives=_sharded(2), colour=1
-)
+FSDP_GRADIENTS = Strategy(name="FSDP gradients", divides=(Division.SHARDS,), collectives=_sharded(1), colour=6)
+FSDP_PARAMETERS = Strategy(name="FSDP parameters", divides=(Division.SHARDS,), collectives=_sharded(2), colour=1)
 FSDP_OFFLOAD = Strategy(  # whose shards, gradients and states are in the host's memory, and are updated there
     name="FSDP offload",
-    on_ranks=True,
     divides=(Division.SHARDS,),
     collectives=_sharded(2),
     untimed=(Untimed.HOST,),
@@ -190,7 +184,6 @@ FSDP_OFFLOAD = Strategy(  # whose shards, gradients and states are in the host's
 )
 HSDP = Strategy(  # a node is a replica, whose devices have a shard each
     name="HSDP",
-    on_ranks=True,
     divides=(Division.REPLICAS, Division.SHARDS),
     collectives=(*_sharded(2, Among.REPLICA), *BETWEEN_REPLICAS),
     colour=5,
@@ -198,11 +191,10 @@ HSDP = Strategy(  # a node is a replica, whose devices have a shard each
 MODEL_PARALLEL = Strategy(name="model parallel", on_ranks=False, divides=IN_STAGES, colour=3)
 OUR_GPIPE = Strategy(name="our gpipe", on_ranks=False, divides=IN_STAGES, schedule=Schedule.GPIPE, colour=1)
 OUR_1F1B = Strategy(name="our 1f1b", on_ranks=False, divides=IN_STAGES, schedule=Schedule.ONE_F_ONE_B, colour=2)
-TORCH_GPIPE = Strategy(name="torch gpipe", on_ranks=True, divides=IN_STAGES, schedule=Schedule.GPIPE, colour=5)
-TORCH_1F1B = Strategy(name="torch 1f1b", on_ranks=True, divides=IN_STAGES, schedule=Schedule.ONE_F_ONE_B, colour=4)
+TORCH_GPIPE = Strategy(name="torch gpipe", divides=IN_STAGES, schedule=Schedule.GPIPE, colour=5)
+TORCH_1F1B = Strategy(name="torch 1f1b", divides=IN_STAGES, schedule=Schedule.ONE_F_ONE_B, colour=4)
 TORCH_INTERLEAVED = Strategy(
     name="torch interleaved 1f1b",
-    on_ranks=True,
     divides=IN_STAGES,
     schedule=Schedule.INTERLEAVED,
     untimed=(Untimed.STAGE_PAIRS,),
@@ -210,7 +202,6 @@ TORCH_INTERLEAVED = Strategy(
 )
 TENSOR_PARALLEL = Strategy(
     name="tensor parallel",
-    on_ranks=True,
     divides=(Division.TENSORS,),
     collectives=WITHIN_LAYERS,
     untimed=(Untimed.LAYERS,),
@@ -218,7 +209,6 @@ TENSOR_PARALLEL = Strategy(
 )
 DATA_X_TENSOR = Strategy(
     name="data x tensor",
-    on_ranks=True,
     divides=(Division.SHARDS, Division.TENSORS),
     collectives=(*WITHIN_LAYERS, *_sharded(2, Among.REPLICAS)),
     replica_devices=2,
@@ -227,7 +217,6 @@ DATA_X_TENSOR = Strategy(
 )
 DATA_X_PIPELINE = Strategy(
     name="data x pipeline",
-    on_ranks=True,
     divides=(Division.REPLICAS, Division.STAGES),
     collectives=BETWEEN_REPLICAS,
     schedule=Schedule.ONE_F_ONE_B,
@@ -237,7 +226,6 @@ DATA_X_PIPELINE = Strategy(
 )
 HYBRID = Strategy(  # a rank drives all devices of its replica
     name="hybrid",
-    on_ranks=True,
     divides=(Division.REPLICAS, Division.STAGES),
     collectives=BETWEEN_REPLICAS,
     replica_devices=2,
