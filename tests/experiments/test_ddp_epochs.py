@@ -19,7 +19,7 @@ def test_an_epoch_covers_the_images_on_any_number_of_ranks(ranks: int) -> None:
     spec: Any = experiments.build("ddp", block("ddp", "full"))
     context: Any = SimpleNamespace(world_size=ranks, layout=Layout(ranks))
     variant = ddp._epochs(context, spec, "lenet", SimpleNamespace(name="synthetic"))  # type: ignore[arg-type]
-    size = variant.timed_at.batch_size
+    size = variant.timed_at.workload.batch_size
     assert variant.case["batch_size"] == size
     assert size == 256 if 256 % ranks == 0 else abs(size - 256) < ranks
     assert sum(map(len, reference.batches(IMAGES, size, ranks))) > IMAGES - size

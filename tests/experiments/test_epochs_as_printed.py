@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE
+from scalecard.benchmarks.training.epochs import CPU_NOTE
 from scalecard.experiments import dp_scratch
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Record

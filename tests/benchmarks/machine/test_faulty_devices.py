@@ -72,7 +72,7 @@ def node(machine: Machine, monkeypatch: pytest.MonkeyPatch, *opened: Device) -> 
 
     monkeypatch.setattr(node_benchmarks, "open_devices", open_devices)
     spec = experiments.build("health", json.dumps(json.loads(block("health")) | SMALL))
-    return list(node_benchmarks.records(spec.amounts, machine))
+    return list(node_benchmarks.records(spec, machine))
 
 
 def of_device(record: Record, index: int) -> bool:

@@ -93,9 +93,9 @@ def test_devices_are_loaded_in_a_dtype_that_all_of_them_have(
         return "" if device is a100 or dtype in supported else f"{dtype} needs another GPU"
 
     monkeypatch.setattr(node_benchmarks.matmul, "unsupported", unsupported)
-    monkeypatch.setattr(node_benchmarks, "time_rounds", lambda variants, **options: tried.extend(variants) or [])
+    monkeypatch.setattr(node_benchmarks, "round_records", lambda variants, **options: tried.extend(variants) or [])
     amounts = {"size": 8, "products": 1, "link_bytes": [], "load_seconds": 0.0, "memory_bytes": 4096, "data_dir": ""}
-    of = node_benchmarks.Amounts(measure=rule, seed=0, dtypes=("float32", "bfloat16"), **amounts)  # type: ignore[arg-type]
+    of: Any = SimpleNamespace(measure=rule, seed=0, dtypes=("float32", "bfloat16"), **amounts)
     devices: list[Any] = [t4, a100]
     records = list(node_benchmarks._load(of, devices))
     assert {variant.case["dtype"] for variant in tried} == ({loaded} if loaded else set())

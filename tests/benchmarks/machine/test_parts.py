@@ -188,7 +188,7 @@ def test_what_one_rank_does_not_add_or_two_exchange_is_seen() -> None:
 
 def storage_of(data_dir: Path, rule: Rule) -> list[Record]:
     amounts = {"size": 1, "products": 1, "dtypes": [], "link_bytes": [], "load_seconds": 0.0, "memory_bytes": 4096}
-    of = node_benchmarks.Amounts(measure=rule, seed=0, data_dir=str(data_dir), **amounts)  # type: ignore[arg-type]
+    of: Any = SimpleNamespace(measure=rule, seed=0, data_dir=str(data_dir), **amounts)
     return list(node_benchmarks._storage(of))
 
 

@@ -140,7 +140,8 @@ def _measured(
 ) -> Result:
     """The result with what was measured, and all that is to be told of it."""
     records = merged([[of_run(record, watch.started) for record in outcome.records] for outcome in outcomes])
-    told = [*watch.remarks, *vendors.here().collectives.remarks(result.environment["nccl_paths"]), *_warnings(outcomes)]
+    said = dict.fromkeys(text for outcome in outcomes for text in outcome.warnings)
+    told = [*watch.remarks, *vendors.here().collectives.remarks(result.environment["nccl_paths"]), *said]
     twice = failed_again(records, output)
     spent = {one: sum(outcome.spent.get(one, 0.0) for outcome in outcomes) for one in Activity}
     told += _told_of_earlier_runs(records, watch.started, unfinished) if unfinished else []
@@ -244,8 +245,7 @@ def _disturbances(job: nodes.Nodes, cores: int, *, strict: bool) -> list[str]:
     """What disturbs this node and, on the first node, the others too; our own process has begun, and waits."""
     here = telemetry.preflight(cores, strict=strict)
     if job.count > 1:
-        job.publish("disturbances", [*here, *vendors.why_slow()])
-        published = job.collect("disturbances", within=nodes.TIMEOUT) if job.leads else {}
+        published = job.gathered("disturbances", [*here, *vendors.why_slow()])
         here = [f"node {index}: {text}" for index, texts in published.items() for text in texts]
     for text in here:
         progress.say(f"warning: {text}")
@@ -254,11 +254,8 @@ def _disturbances(job: nodes.Nodes, cores: int, *, strict: bool) -> list[str]:
 
 def _of_nodes(job: nodes.Nodes, here: dict[str, Any]) -> list[dict[str, Any]]:
     """Every node of a job on the first one; empty elsewhere, and if there is one only."""
-    if job.count == 1:
-        return []
-    job.publish("environment", here)
-    published = job.collect("environment", within=nodes.TIMEOUT) if job.leads else {}
-    return of_nodes([published[index] for index in sorted(published)]) if published else []
+    published = job.gathered("environment", here)
+    return of_nodes([*published.values()]) if published else []
 
 
 def _nccl_paths(name: str, num_nodes: int, machine: Machine) -> dict[str, int]:
@@ -348,8 +345,3 @@ def measure(name: str, block: str, machine: Machine, journal: Journal, kept: Kep
 def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:
     """The warnings meant for readers of the result: ours, not the libraries'."""
     return list(dict.fromkeys(str(w.message) for w in caught if type(w.message).__module__.startswith("scalecard")))
-
-
-def _warnings(outcomes: list[Outcome]) -> list[str]:
-    """Those of all processes, each once."""
-    return list(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))

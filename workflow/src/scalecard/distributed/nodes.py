@@ -79,6 +79,12 @@ class Nodes:
         """Put a JSON value into the store for the other nodes."""
         self.store.set(f"{key} {self.index}", json.dumps(value))
 
+    def gathered(self, key: str, value: Any, *, within: timedelta = TIMEOUT) -> dict[int, Any]:
+        """On the first of several nodes, the value of each one by its index; elsewhere, and of one alone, nothing."""
+        if self.count > 1:
+            self.publish(key, value)
+        return self.collect(key, within=within) if self.count > 1 and self.leads else {}
+
     def collect(self, key: str, *, within: timedelta) -> dict[int, Any]:
         """Each node's published value by node index; nodes that publish nothing in time are absent."""
         from torch.distributed import DistStoreError

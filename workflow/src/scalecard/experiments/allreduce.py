@@ -8,7 +8,7 @@ is the slowest rank's), if the sum were wrong (the very call that is timed first
 compared one by one), or if only a part were sent (the bytes that devices receive are counted).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,13 +23,13 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant, Work
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.prepare import guarded, proofs
+from scalecard.measuring.prepare import guarded, proofs, too_few_devices
 from scalecard.measuring.proof import fill, number, same_as, total
 from scalecard.measuring.spec import ByteSizes, Common, Positive
 from scalecard.measuring.stopping_rule import COARSE, coarse_to_fine, in_equal_parts, part_of_budget
-from scalecard.measuring.timer import Bench
+from scalecard.measuring.timer import Synchronised
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record
@@ -52,9 +52,8 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The library's, on every layout of ranks; then the textbook's first case and our own, which do not span nodes."""
-    if machine.num_devices == 1:
-        for algorithm in (*ALGORITHMS, "torch.distributed"):
-            yield Record.skipped({"algorithm": algorithm, "devices": 2}, "needs 2 devices, this machine has 1")
+    for algorithm in (*ALGORITHMS, "torch.distributed"):
+        yield from too_few_devices({"algorithm": algorithm, "devices": 2}, machine)
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     proven = proven_on_more_ranks(_prove, spec, timed=wanted, machine=machine)
     with part_of_budget(LIBRARY_SHARE):
@@ -81,54 +80,64 @@ class Setting:
 def _within_one_process(spec: Spec, machine: Machine) -> Iterator[Record]:
     counts = device_counts(machine.num_devices)[1:]
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
+        timed = partial(_from_scratch, spec, devices)
         textbook: Case = {"devices": 2, "bytes": 8, "textbook": True}
-        yield from guarded(_from_scratch(spec, devices, Setting(2, 8), {"textbook": True}), textbook)
+        yield from guarded(timed(Setting(2, 8), {"textbook": True}), textbook)
         wanted = [Setting(count, size) for size in coarse_to_fine(spec.bytes) for count in counts]
         for at in in_equal_parts(wanted, label=lambda at: f"from scratch, {at.devices} devices, {at.bytes} bytes"):
             case: Case = {"algorithm": "from scratch", "devices": at.devices, "bytes": at.bytes}
-            yield from guarded(_from_scratch(spec, devices, at, {}), case)
+            yield from guarded(timed(at, {}), case)
     empty_cache()
 
 
 def _from_scratch(spec: Spec, devices: Sequence[Device], at: Setting, more: Case) -> Iterator[Record]:
     """Both algorithms; also proven on three and four devices, with a number of values that they do not divide."""
-    uneven = [Setting(count, UNEVEN) for count in range(2, min(4, len(devices)) + 1)]
-    variants = []
-    for name in ALGORITHMS:
-        case: Case = {"algorithm": name, "devices": at.devices, "bytes": at.bytes, **more}
-        build = partial(_subject, name, devices)
-        variants.append(Variant(name=name, case=case, build=build, proven_at=uneven, timed_at=at))
-    for timing in time_rounds(variants, devices=devices[: at.devices], rule=spec.measure):
-        yield timing.record()
+    variants = [
+        Variant(
+            name=name,
+            case={"algorithm": name, "devices": at.devices, "bytes": at.bytes, **more},
+            build=partial(_subject, name, devices),
+            proven_at=[Setting(count, UNEVEN) for count in range(2, min(4, len(devices)) + 1)],
+            timed_at=at,
+        )
+        for name in ALGORITHMS
+    ]
+    return round_records(variants, devices=devices[: at.devices], rule=spec.measure)
 
 
 def _subject(algorithm: str, devices: Sequence[Device], at: Setting) -> Subject:
-    """One bucket per device. Zeros stay finite however often they are added."""
+    """One bucket per device."""
     used = devices[: at.devices]
     buckets = [torch.zeros(at.bytes // 4, device=device.torch) for device in used]
     received, busiest = bytes_received(algorithm, at.devices, at.bytes // 4)
     work = partial(ALGORITHMS[algorithm], used, [[bucket] for bucket in buckets])
+    prove = partial(_sums, work, used, dict(enumerate(buckets)), at.devices, "devices")
     expected = {"received bytes": received, "received by the busiest device": busiest}
-    return Subject(work=work, prove=partial(_sums, work, used, buckets), expected=expected)
+    return Subject(work=work, prove=prove, expected=expected)
 
 
-def _sums(work: Work, devices: Sequence[Device], buckets: list[Tensor]) -> Iterator[Check]:
-    """The call that is timed, on different whole numbers each time, and every bucket compared with their sum."""
+def _sums(
+    work: Work, devices: Sequence[Synchronised], buckets: Mapping[int, Tensor], count: int, kind: str
+) -> Iterator[Check]:
+    """The call that is timed, on different whole numbers each time; each bucket of ours compared with the sum of all.
+
+    Afterwards they are zeros, which stay finite however often they are added.
+    """
     for turn in range(TURNS):
-        ranks = range(turn * len(buckets), (turn + 1) * len(buckets))
-        for rank, bucket in zip(ranks, buckets, strict=True):
-            fill(bucket, partial(number, rank=rank))
+        ranks = range(turn * count, (turn + 1) * count)
+        for rank, bucket in buckets.items():
+            fill(bucket, partial(number, rank=ranks[rank]))
         work()
         for device in devices:
             device.synchronize()
-        name = f"sum on each of {len(devices)} devices, element by element"
-        yield from (same_as(name, bucket, partial(total, ranks=ranks)) for bucket in buckets)
-    for bucket in buckets:
+        name = f"sum on each of {count} {kind}, element by element"
+        yield from (same_as(name, bucket, partial(total, ranks=ranks)) for bucket in buckets.values())
+    for bucket in buckets.values():
         bucket.zero_()
 
 
 def _prove(ctx: RankContext, spec: Spec) -> Proofs:
-    return proofs([replace(_library(ctx, {}, UNEVEN), proven_at=[UNEVEN])], Bench([ctx], ctx))
+    return proofs([replace(_library(ctx, {}, UNEVEN), proven_at=[UNEVEN])], ctx)
 
 
 def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
@@ -136,16 +145,11 @@ def _rank(ctx: RankContext, spec: Spec, proven: Proofs) -> Iterator[Record]:
     for size in in_equal_parts(sizes, label=lambda size: f"{library}, {size} bytes", headline=COARSE):
         case = _case(ctx.layout, size, dist.get_backend())
         variants = with_proofs([_library(ctx, case, size)], proven)
-        yield from guarded(_time(ctx, spec, variants), case)
+        yield from guarded(round_records(variants, devices=[ctx], rule=spec.measure, ranks=ctx), case)
 
 
 def _case(layout: Layout, size: int, backend: str) -> Case:
     return {"algorithm": "torch.distributed", **layout.case, "bytes": size, "backend": backend}
-
-
-def _time(ctx: RankContext, spec: Spec, variants: Sequence[Variant]) -> Iterator[Record]:
-    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx):
-        yield timing.record()
 
 
 def _library(ctx: RankContext, case: Case, size: int) -> Variant:
@@ -156,16 +160,6 @@ def _on_ranks(ctx: RankContext, size: int) -> Subject:
     """This rank's bucket, and what every rank puts into its own."""
     bucket = torch.zeros(size // 4, device=ctx.device)
     work = partial(dist.all_reduce, bucket)
-
-    def prove() -> Iterator[Check]:
-        name = f"sum on each of {ctx.world_size} ranks, element by element"
-        for turn in range(TURNS):
-            ranks = range(turn * ctx.world_size, (turn + 1) * ctx.world_size)
-            fill(bucket, partial(number, rank=ranks[ctx.rank]))
-            work()
-            ctx.synchronize()
-            yield same_as(name, bucket, partial(total, ranks=ranks))
-        bucket.zero_()
-
+    prove = partial(_sums, work, [ctx], {ctx.rank: bucket}, ctx.world_size, "ranks")
     expected = {"all-reduces": 1, "all-reduced bytes": size}
     return Subject(work=work, prove=prove, expected=expected, agreeing=lambda: [bucket])

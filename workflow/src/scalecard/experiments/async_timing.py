@@ -8,21 +8,18 @@ start-up were counted (it is warmed up), if TF32 were on when float32 is claimed
 product were left out (the results of the very call that is timed are compared, and its operations counted).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
-
-from annotated_types import Len
 
 from scalecard import progress
 from scalecard.benchmarks.machine.matmul import MODES, Products, subject, unsupported
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Variant
-from scalecard.measuring.interleaved_timing import time_rounds
-from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Common, Dtype, EachOnce, Positive, Sweep
+from scalecard.measuring.interleaved_timing import round_records, time_rounds
+from scalecard.measuring.prepare import guarded, too_few_devices
+from scalecard.measuring.spec import Common, Dtype, Positive, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
@@ -32,18 +29,30 @@ from scalecard.records.record import Record
 class Spec(Common):
     size: Positive
     products: Positive
-    dtypes: Annotated[tuple[Dtype, ...], Len(min_length=1), EachOnce]
+    dtypes: Several[Dtype]
     sizes: Sweep
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Enqueue and completion time over dtypes and sizes; then one device after the other against all at once."""
     with open_devices(machine) as devices:
-        yield from guarded(_one_device(spec, machine, devices[0]), {"mode": "single", "devices": 1})
-        yield from _all_devices(spec, devices)
+        yield from guarded(_one_device(spec, devices[0]), {"mode": "single", "devices": 1})
+        case: Case = {"mode": "concurrent", "devices": 2, "dtype": "float32", "size": spec.size}
+        yield from too_few_devices(case, machine)
+        counts = device_counts(len(devices))
+        for count in in_equal_parts(counts, label=lambda count: f"{count} devices, serial and concurrent"):
+            case = {"devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
+            used, at = devices[:count], Products(spec.size, spec.products, "float32")
+            variants = [
+                Variant(
+                    name=mode, case={"mode": mode, **case}, build=partial(subject, spec.seed, mode, used), timed_at=at
+                )
+                for mode in MODES
+            ]
+            yield from guarded(round_records(variants, devices=used, rule=spec.measure), case)
 
 
-def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record]:
+def _one_device(spec: Spec, device: Device) -> Iterator[Record]:
     wanted = dict.fromkeys([("float32", spec.size), *((d, spec.size) for d in spec.dtypes)])
     wanted |= dict.fromkeys(("float32", size) for size in spec.sizes)
     variants = []
@@ -58,23 +67,4 @@ def _one_device(spec: Spec, machine: Machine, device: Device) -> Iterator[Record
     progress.doing(f"one device: {', '.join(variant.name for variant in variants)}")
     for timing in time_rounds(variants, devices=[device], rule=spec.measure):
         yield timing.enqueue_record()
-        yield timing.record()
-
-
-def _all_devices(spec: Spec, devices: Sequence[Device]) -> Iterator[Record]:
-    if len(devices) == 1:
-        case: Case = {"mode": "concurrent", "devices": 2, "dtype": "float32", "size": spec.size}
-        yield Record.skipped(case, "needs 2 devices, this machine has 1")
-    for count in in_equal_parts(device_counts(len(devices)), label=lambda n: f"{n} devices, serial and concurrent"):
-        case = {"devices": count, "dtype": "float32", "size": spec.size, "products": spec.products}
-        used, at = devices[:count], Products(spec.size, spec.products, "float32")
-        variants = [
-            Variant(name=mode, case={"mode": mode, **case}, build=partial(subject, spec.seed, mode, used), timed_at=at)
-            for mode in MODES
-        ]
-        yield from guarded(_in_turn(spec, variants, used), case)
-
-
-def _in_turn(spec: Spec, variants: Sequence[Variant], used: Sequence[Device]) -> Iterator[Record]:
-    for timing in time_rounds(variants, devices=used, rule=spec.measure):
         yield timing.record()

@@ -15,10 +15,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
@@ -26,10 +25,10 @@ from scalecard.benchmarks.machine import copies
 from scalecard.hardware.devices import Device, Task, copy_engine, keep_until_copied, near, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records, time_rounds
 from scalecard.measuring.prepare import guarded
 from scalecard.measuring.proof import same_values
-from scalecard.measuring.spec import ByteSizes, Common, EachOnce, Positive
+from scalecard.measuring.spec import ByteSizes, Common, Positive, Several
 from scalecard.measuring.stopping_rule import COARSE, coarse_to_fine, in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record
@@ -42,15 +41,19 @@ class Spec(Common):
     size: Positive
     products: Positive
     bytes: ByteSizes
-    memory: Annotated[tuple[Literal["pageable", "pinned"], ...], Len(min_length=1), EachOnce]
-    calls: Annotated[tuple[Literal["blocking", "non_blocking"], ...], Len(min_length=1), EachOnce]
+    memory: Several[Literal["pageable", "pinned"]]
+    calls: Several[Literal["blocking", "non_blocking"]]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The textbook's three steps, then the matrix."""
     with open_devices(machine) as devices:
         yield from guarded(_textbook(spec, devices), {"part": "textbook"})
-        yield from _absent(machine)
+        if machine.emulated:
+            why = "no GPU here: copies within host memory are measured instead, pageable only"
+            yield Record.skipped({"part": "matrix", "source": "host", "target": 0}, why)
+        if machine.emulated or machine.num_devices == 1:
+            yield Record.skipped({"part": "matrix", "source": 0, "target": 1}, "needs 2 GPUs")
         sizes = coarse_to_fine(sorted(spec.bytes))
         wanted = [
             (_case(ends, size), ends)
@@ -83,9 +86,8 @@ def _textbook(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     ]
     progress.doing(f"the textbook's three steps: {spec.products} products of {spec.size} x {spec.size}")
     with _beside(device):
-        timings = time_rounds(variants, devices=devices, rule=spec.measure)
-    for timing in timings:
-        yield timing.record()
+        records = [*round_records(variants, devices=devices, rule=spec.measure)]
+    yield from records
 
 
 def _works(device: Device, engine: Device, x: Tensor, results: list[Tensor]) -> dict[str, Callable[[], list[Task]]]:
@@ -159,14 +161,6 @@ def _sizes(spec: Spec, ends: Ends) -> Sequence[int]:
     """All sizes; for all pairs but the first one, only the largest, which reveals a bad link."""
     further = any(end is not None and end.index > 1 for end in ends)
     return [max(spec.bytes)] if further else spec.bytes
-
-
-def _absent(machine: Machine) -> Iterator[Record]:
-    if machine.emulated:
-        why = "no GPU here: copies within host memory are measured instead, pageable only"
-        yield Record.skipped({"part": "matrix", "source": "host", "target": 0}, why)
-    if machine.emulated or machine.num_devices == 1:
-        yield Record.skipped({"part": "matrix", "source": 0, "target": 1}, "needs 2 GPUs")
 
 
 def _matrix_point(spec: Spec, case: Case, ends: Ends, first: Device) -> Iterator[Record]:

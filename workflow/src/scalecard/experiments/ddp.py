@@ -14,28 +14,26 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from annotated_types import Len
 from torch import Tensor
 
 from scalecard import progress
 from scalecard.benchmarks.training import gradient_allreduce
+from scalecard.benchmarks.training.epochs import Epoch, OfImages, epoch
 from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
-from scalecard.measuring.interleaved_timing import epoch_records, time_rounds
+from scalecard.measuring.interleaved_timing import epoch_records, round_records
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
-from scalecard.measuring.prepare import guarded, proofs
+from scalecard.measuring.prepare import guarded, proofs, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, compressed, expected, training
-from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
+from scalecard.measuring.spec import Distinct, Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
-from scalecard.measuring.timer import Bench
 from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.axes import Case
@@ -49,28 +47,23 @@ CHECK_BATCH = 2  # per rank
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
+class Spec(OfImages):
     nodes: Positive
-    models: Annotated[tuple[Model, ...], Len(min_length=1), EachOnce]
+    models: Several[Model]
     batch_size: Positive
-    buckets_mib: Annotated[tuple[Positive | None, ...], Len(min_length=1), EachOnce]
-    hooks: Annotated[tuple[Literal["fp16", "bf16"], ...], EachOnce]
+    buckets_mib: Several[Positive | None]
+    hooks: Distinct[Literal["fp16", "bf16"]]
     accumulation: Sweep
-    accuracy_models: Annotated[tuple[Model, ...], EachOnce]
+    accuracy_models: Distinct[Model]
     accuracy_batch_size: Positive
     lr: Rate
-    epochs: Positive
-    train_images: Positive | None
-    test_images: Positive | None
-    check_steps: Positive
 
 
 @dataclass(frozen=True)
 class Setting(Precision):
-    """Where a step or an epoch is built: samples per rank and step, for an epoch the images, and the precision."""
+    """Where a step is built: samples per rank, and the precision."""
 
     batch_size: int
-    num_images: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,15 +88,15 @@ class Turn:
         return f"{self.model}: {self.part} on {self.layout}"
 
 
-class DdpReferences:
-    """What the plain loop does for one model, computed once for all options."""
+class Steps:
+    """The steps of one model, and what the plain loop does for it, computed once for all options."""
 
     def __init__(self, ctx: RankContext, spec: Spec, model: str, train: datasets.Split) -> None:
         self.ctx, self.spec, self.model, self.train = ctx, spec, model, train
         _, image = built_in(model, seed=spec.seed).without_data()
         self.flops = flops(image)  # of training on one
         self.expected, self.shares = functools.cache(self._expected), functools.cache(self._shares)
-        self.builder = functools.cache(lambda option: partial(_step, self, option))
+        self.builder = functools.cache(lambda option: partial(self.subject, option))
 
     def _expected(self, at: Setting, ranks: tuple[int, ...], count: int, times: int) -> Trained | Change:
         """After steps over these ranks' batches, each of which counts `count` times: as timed, so does the one step."""
@@ -130,6 +123,67 @@ class DdpReferences:
         shards = [datasets.shard(self.train, at.batch_size, rank, at.dtype) for rank in ranks]
         return [reference.Part(count / len(ranks), *shard) for shard in shards]
 
+    def scaling(self, case: Case) -> list[Variant]:
+        """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
+        sizes = {"strong": max(1, self.spec.batch_size // self.ctx.world_size)}
+        sizes["weak" if self.ctx.world_size > 1 else "plain"] = self.spec.batch_size
+        variants = []
+        for name, size in sizes.items():
+            option = Option("default") if name != "plain" else Option("plain", wrapped=False)
+            own: Case = {**case, "scaling": name, "batch_size": size * self.ctx.world_size}
+            variants.append(self.variant(option, own, size, name=name))
+        return variants
+
+    def options(self, case: Case) -> list[Variant]:
+        """Every option beside the default, strong scaling, in the same rounds."""
+        share = max(1, self.spec.batch_size // self.ctx.world_size)
+        case = {**case, "batch_size": share * self.ctx.world_size}
+        variants = [
+            self.variant(option, {**case, "option": option.name, "steps": option.count}, share)
+            for option in every_option(self.spec.buckets_mib, self.spec.hooks, self.spec.accumulation)
+        ]
+        variants.insert(2, self.all_reduce_alone({**case, "option": "all-reduce alone", "steps": 1}))
+        return variants
+
+    def variant(self, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
+        small = [] if option.hook else [Setting(CHECK_BATCH, exact=True)]  # a hook rounds whatever the precision
+        build, at = self.builder(option), Setting(batch_size)
+        return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
+
+    def all_reduce_alone(self, case: Case) -> Variant:
+        build, workload = partial(gradient_allreduce.alone, self.ctx), built_in(self.model, seed=self.spec.seed)
+        return Variant(name="all-reduce alone", case=case, build=build, timed_at=workload)
+
+    def subject(self, option: Option, at: Setting) -> Subject:
+        """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
+        ctx, spec, model = self.ctx, self.spec, self.model
+        module = built_in(model, seed=spec.seed, exact=at.exact).network(ctx.device)
+        stepper = Stepper(module, ctx, option, datasets.shard(self.train, at.batch_size, ctx.rank, at.dtype))
+        times = spec.check_steps if at.exact else 1
+        ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
+        plain = partial(self.expected, at, ranks, option.count, times)
+        values = sum(p.numel() for p in module.parameters())
+        return training(
+            f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
+            stepper.step,
+            lambda: [*module.parameters(), *module.buffers()],
+            partial(self.compressed, at, ranks, option.hook) if option.hook else plain,
+            times=times,
+            steps=times,
+            devices=[ctx],
+            counts={
+                "FLOPs": option.count * at.batch_size * self.flops,
+                "updates": 1,
+                "forwards": option.count,
+                "samples": option.count * at.batch_size,
+                "all-reduces": num_buckets(module.parameters(), option.bucket_mib) if option.sends else 0,
+                "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if option.sends else 0,
+            },
+            module=module,
+            settling=option.switch == "static_graph",  # whose buckets DDP forms a step later
+            agreeing=lambda: module.parameters() if option.sends else (),
+        )
+
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Scaling and accuracy over 1..N ranks and over nodes, and the options at the largest number of ranks of each.
@@ -137,7 +191,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     The headline is one rank and all of them.
     """
     with nodes.first_node_first("images"):
-        dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
+        dataset = spec.images()
     wanted = layouts(machine.num_devices, spec.nodes)
     proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
     for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"DDP on {layout}", headline=2):
@@ -148,19 +202,18 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             machine=machine,
             cases=[(turn.case, turn.metric) for turn in turns],
         )
-    if machine.num_devices == 1:
-        yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
+    yield from too_few_devices({"devices": 2}, machine, metric="step_time")
 
 
 def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
     """What is proven on more ranks than are timed: every option and an epoch, with the smaller model."""
-    references = DdpReferences(ctx, spec, "lenet", dataset.train)
+    steps = Steps(ctx, spec, "lenet", dataset.train)
     options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
-    steps = [_variant(references, option, {}, CHECK_BATCH) for option in options]
-    steps += [_variant(references, Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
-    steps.append(_all_reduce_alone(ctx, spec, "lenet", {}))
-    steps = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in steps]
-    return proofs([*steps, _epochs(ctx, spec, "lenet", dataset)], Bench([ctx], ctx))
+    variants = [steps.variant(option, {}, CHECK_BATCH) for option in options]
+    variants += [steps.variant(Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
+    variants.append(steps.all_reduce_alone({}))
+    variants = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in variants]
+    return proofs([*variants, _epochs(ctx, spec, "lenet", dataset)], ctx)
 
 
 def _turns(spec: Spec, machine: Machine, layout: Layout) -> list[Turn]:
@@ -176,92 +229,16 @@ def _rank(
     ctx: RankContext, spec: Spec, turns: Sequence[Turn], shared: datasets.Dataset, proven: Proofs
 ) -> Iterator[Record]:
     dataset = shared.to(ctx.device)
-    references = {model: DdpReferences(ctx, spec, model, dataset.train) for model in spec.models}
+    steps = {model: Steps(ctx, spec, model, dataset.train) for model in spec.models}
     for turn in in_equal_parts(turns, label=str, headline=sum(turn.part != "options" for turn in turns)):
         if turn.part == "accuracy":
-            found = _accuracy(ctx, spec, turn.model, dataset, proven)
+            variants = with_proofs([_epochs(ctx, spec, turn.model, dataset)], proven)
+            found = epoch_records(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
         else:
-            variants_of = _scaling if turn.part == "scaling" else _options
-            found = _timed(ctx, spec, with_proofs(variants_of(references[turn.model], turn.case), proven))
+            own = steps[turn.model]
+            variants = with_proofs((own.scaling if turn.part == "scaling" else own.options)(turn.case), proven)
+            found = round_records(variants, turn.metric, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True)
         yield from guarded(found, turn.case, metric=turn.metric)
-
-
-def _timed(ctx: RankContext, spec: Spec, variants: list[Variant]) -> Iterator[Record]:
-    for timing in time_rounds(variants, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
-
-
-def _scaling(references: DdpReferences, case: Case) -> list[Variant]:
-    """The whole batch shared (strong), and a whole batch on every rank (weak); one rank also without DDP."""
-    ctx, spec, variants = references.ctx, references.spec, []
-    sizes = {"strong": max(1, spec.batch_size // ctx.world_size)}
-    sizes["weak" if ctx.world_size > 1 else "plain"] = spec.batch_size
-    for name, size in sizes.items():
-        option = Option("default") if name != "plain" else Option("plain", wrapped=False)
-        own: Case = {**case, "scaling": name, "batch_size": size * ctx.world_size}
-        variants.append(_variant(references, option, own, size, name=name))
-    return variants
-
-
-def _options(references: DdpReferences, case: Case) -> list[Variant]:
-    """Every option beside the default, strong scaling, in the same rounds."""
-    ctx, spec, variants = references.ctx, references.spec, []
-    share = max(1, spec.batch_size // ctx.world_size)
-    whole = share * ctx.world_size
-    for option in every_option(spec.buckets_mib, spec.hooks, spec.accumulation):
-        own: Case = {**case, "option": option.name, "batch_size": whole, "steps": option.count}
-        variants.append(_variant(references, option, own, share))
-    own = {**case, "option": "all-reduce alone", "batch_size": whole, "steps": 1}
-    variants.insert(2, _all_reduce_alone(ctx, spec, references.model, own))
-    return variants
-
-
-def _variant(references: DdpReferences, option: Option, case: Case, batch_size: int, *, name: str = "") -> Variant:
-    small = [] if option.hook else [Setting(CHECK_BATCH, exact=True)]  # a hook rounds whatever the precision
-    build, at = references.builder(option), Setting(batch_size)
-    return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
-
-
-def _step(references: DdpReferences, option: Option, at: Setting) -> Subject:
-    """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
-    ctx, spec, model = references.ctx, references.spec, references.model
-    module = built_in(model, seed=spec.seed, exact=at.exact).network(ctx.device)
-    stepper = Stepper(module, ctx, option, datasets.shard(references.train, at.batch_size, ctx.rank, at.dtype))
-    times = spec.check_steps if at.exact else 1
-    ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
-    values = sum(p.numel() for p in module.parameters())
-    return training(
-        f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
-        stepper.step,
-        lambda: [*module.parameters(), *module.buffers()],
-        partial(references.compressed, at, ranks, option.hook)
-        if option.hook
-        else partial(references.expected, at, ranks, option.count, times),
-        times=times,
-        steps=times,
-        devices=[ctx],
-        counts={
-            "FLOPs": option.count * at.batch_size * references.flops,
-            "updates": 1,
-            "forwards": option.count,
-            "samples": option.count * at.batch_size,
-            "all-reduces": num_buckets(module.parameters(), option.bucket_mib) if option.sends else 0,
-            "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if option.sends else 0,
-        },
-        module=module,
-        settling=option.switch == "static_graph",  # whose buckets DDP forms a step later
-        agreeing=lambda: module.parameters() if option.sends else (),
-    )
-
-
-def _all_reduce_alone(ctx: RankContext, spec: Spec, model: str, case: Case) -> Variant:
-    workload, name = built_in(model, seed=spec.seed), "all-reduce alone"
-    return Variant(name=name, case=case, build=partial(gradient_allreduce.alone, ctx), timed_at=workload)
-
-
-def _accuracy(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, proven: Proofs) -> Iterator[Record]:
-    variants = with_proofs([_epochs(ctx, spec, model, dataset)], proven)
-    yield from epoch_records(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
 
 
 def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Variant:
@@ -269,43 +246,24 @@ def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset)
     whole = max(1, spec.accuracy_batch_size // ranks) * ranks  # ranks leave out a batch that they cannot share equally
     case: Case = {"workload": model, **ctx.layout.case, "data": dataset.name, "batch_size": whole, "lr": spec.lr}
     batch = CHECK_BATCH * ranks
-    small = [Setting(batch, batch * spec.check_steps - ranks, exact=True), Setting(batch, batch)]
-    build = partial(_epoch, ctx, spec, model, dataset)
-    return Variant(name=model, case=case, build=build, proven_at=small, timed_at=Setting(whole))
+    at = Epoch(built_in(model, seed=spec.seed, lr=spec.lr, batch_size=whole), ranks)
+    small = [at.small(batch, batch * spec.check_steps - ranks, exact=True), at.small(batch, batch)]
+    return Variant(name=model, case=case, build=partial(_epoch, ctx, dataset), proven_at=small, timed_at=at)
 
 
-def _epoch(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset, at: Setting) -> Subject:
+def _epoch(ctx: RankContext, dataset: datasets.Dataset, at: Epoch) -> Subject:
     """An epoch over the images; batches are those of all ranks together."""
-    images, ranks = dataset.limited(at.num_images, None), ctx.world_size
-    workload = built_in(model, seed=spec.seed, lr=spec.lr, exact=at.exact)
-    module = workload.network(ctx.device)
-    trainer = Trainer(wrap(module, ctx), images, at.batch_size, spec.lr, spec.seed, ctx.rank, ranks, frozen=at.exact)
-    batches = reference.batches(len(images.train), at.batch_size, ranks)
-    split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
-
-    def wanted() -> Trained | Change:
-        steps = split(seed=spec.seed, dtype=at.dtype, shares=ranks)
-        return expected(model, partial(workload.trained, steps, ctx.device), exact=at.exact)
-
-    forward, whole = map(flops, workload.without_data())
-    seen, steps = sum(map(len, batches)) // ranks, len(batches)
-    return training(
-        f"{model}, an epoch on {progress.counted(ranks, 'rank')}",
-        trainer.epoch,
-        lambda: [*module.parameters(), *module.buffers()],
-        wanted,
-        times=1 if at.num_images else 0,
-        steps=steps,
+    workload, images, ranks = at.workload, dataset.limited(at.num_images, None), ctx.world_size
+    module, how = workload.network(ctx.device), (workload.batch_size, workload.lr, workload.seed, ctx.rank, ranks)
+    trainer = Trainer(wrap(module, ctx), images, *how, frozen=workload.exact)
+    steps = len(reference.batches(len(images.train), workload.batch_size, ranks))
+    return epoch(
+        at,
+        trainer,
+        module,
+        f"{workload.name}, an epoch on {progress.counted(ranks, 'rank')}",
         devices=[ctx],
-        counts={
-            "FLOPs": seen * whole,
-            "updates": steps,
-            "samples": seen,
-            "all-reduced bytes": steps * sum(p.nbytes for p in module.parameters()),
-            "test FLOPs": len(images.test) * forward,
-        },
-        module=module,
-        order=trainer.order,
-        test=trainer.accuracy,
+        shares=ranks,
+        counts={"all-reduced bytes": steps * sum(p.nbytes for p in module.parameters())},
         agreeing=module.parameters,
     )

@@ -18,19 +18,18 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch, wrapped_epoch
+from scalecard.benchmarks.training.epochs import CPU_NOTE, Epoch, OfImages, concise_epoch
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.interleaved_timing import epoch_records, time_epochs
 from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Common, Positive, Rates, Sweep
+from scalecard.measuring.spec import Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import PRINTED, Case, Start, rate_for
 from scalecard.records.record import Record
@@ -39,21 +38,17 @@ from scalecard.workloads.workload import built_in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
+class Spec(OfImages):
     model: Literal["resnet18", "resnet18_quarter", "resnet18_eighth"]
     batch_sizes: Sweep
-    lrs: Rates
-    epochs: Positive
-    train_images: Positive | None
-    test_images: Positive | None
-    check_steps: Positive
+    lrs: Several[Rate]
     run_epochs: Positive | None
     run_images: Positive | None
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, over the grid."""
-    dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
+    dataset = spec.images()
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
@@ -88,8 +83,8 @@ def _epochs(
     spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, at: tuple[int, float], counts: Sequence[int]
 ) -> Iterator[Record]:
     workload = built_in(spec.model, seed=spec.seed, lr=at[1], batch_size=at[0])
-    build = partial(wrapped_epoch, devices[0], dataset, True)
-    variants = [_variant(spec, build, WrappedEpoch(workload, count), dataset.name) for count in counts]
+    build = partial(concise_epoch, devices[0], dataset, True)
+    variants = [_variant(spec, build, Epoch(workload, count), dataset.name) for count in counts]
     yield from epoch_records(variants, num_epochs=spec.epochs, devices=devices)
 
 
@@ -106,8 +101,8 @@ def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Data
 
     def variant(name: str, start: Start, at: tuple[int, float], begun: Sequence[Tensor] = (), **values: Any) -> Variant:
         workload = built_in(name, seed=spec.seed, lr=at[1], batch_size=at[0], **values)
-        build = partial(wrapped_epoch, devices[0], images, True, begun=begun)
-        made = _variant(spec, build, WrappedEpoch(workload, 1), dataset.name)
+        build = partial(concise_epoch, devices[0], images, True, begun=begun)
+        made = _variant(spec, build, Epoch(workload, 1), dataset.name)
         return replace(made, name=f"{name}, {start}, batch {at[0]}", case={**made.case, "start": start})
 
     printed = partial(variant, PRINTED, share=share)
@@ -127,7 +122,7 @@ def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Data
         yield replace(record, checks=made.checks, work=made.work) if made and record.status == "ok" else record
 
 
-def _variant(spec: Spec, build: Callable[[WrappedEpoch], Subject], at: WrappedEpoch, data: str) -> Variant:
+def _variant(spec: Spec, build: Callable[[Epoch], Subject], at: Epoch, data: str) -> Variant:
     own = at.workload
     case: Case = {"workload": own.name, "devices": at.devices, "batch_size": own.batch_size, "lr": own.lr, "data": data}
     proven = replace(at, workload=replace(own, lr=spec.lrs[0]))

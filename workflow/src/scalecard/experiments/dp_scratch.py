@@ -13,25 +13,22 @@ printed, the data set is resident).
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated
 
 import torch
-from annotated_types import Len
 
 from scalecard import progress
-from scalecard.benchmarks.training.wrapped_epochs import CPU_NOTE, WrappedEpoch, wrapped_epoch
+from scalecard.benchmarks.training.epochs import CPU_NOTE, Epoch, OfImages, concise_epoch
 from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import count, flops
-from scalecard.measuring.interleaved_timing import epoch_records, time_epochs
-from scalecard.measuring.prepare import guarded
+from scalecard.measuring.interleaved_timing import epoch_records
+from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
-from scalecard.measuring.spec import MOST_VALUES, Common, EachOnce, Positive, Rate
+from scalecard.measuring.spec import Distinct, Positive, Rate
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.parallel.data_parallel import Batch, ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
@@ -51,14 +48,10 @@ AS_PRINTED = Loading(workers=4, prefetch=2, persistent=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
+class Spec(OfImages):
     batch_size: Positive
     lr: Rate
-    epochs: Positive
-    train_images: Positive | None
-    test_images: Positive | None
-    check_steps: Positive
-    as_printed: Annotated[tuple[Positive, ...], Len(max_length=MOST_VALUES), EachOnce]
+    as_printed: Distinct[Positive]
 
 
 @dataclass(frozen=True)
@@ -74,34 +67,23 @@ class Setting(Precision):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Seconds of every epoch, and accuracy after it, for 1..N devices; then the textbook's epochs beside ours."""
-    dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
-    counts = device_counts(machine.num_devices)
-    case: Case = {"batch_size": spec.batch_size, "lr": spec.lr, "data": dataset.name}
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        wanted = functools.cache(partial(_expected, spec, devices[0], dataset))
-        variant = partial(_variant, spec, partial(_subject, spec, devices, dataset, wanted), case, len(devices))
-        used = devices[: machine.num_devices]
+        ours, used = Epochs(spec, devices, spec.images()), devices[: machine.num_devices]
         printed = [num for num in spec.as_printed if num <= len(used)]
         for num in in_equal_parts([None, *printed], label=partial(_label, len(devices)), headline=1):
             if num is None:
-                epochs = epoch_records([variant(each, None) for each in counts], num_epochs=spec.epochs, devices=used)
-                yield from guarded(epochs, case, metric="epoch_time")
-                continue
-            ways = [variant(num, way) for way in WAYS if way != "concise"]
-            if num == 1 or not machine.emulated:
-                ways.append(_concise(spec, dataset, devices[0], case, num))
+                variants = [ours.variant(each) for each in device_counts(machine.num_devices)]
+                epochs = epoch_records(variants, num_epochs=spec.epochs, devices=used)
             else:
-                yield Record.skipped(_case_of(case, num, "concise"), CPU_NOTE, metric="epoch_time")
-            yield from guarded(_in_turn(ways, used), _case_of(case, num), metric="epoch_time")
+                variants = [ours.variant(num, way) for way in WAYS if way != "concise"]
+                if num == 1 or not machine.emulated:
+                    variants.append(ours.concise(num))
+                else:
+                    yield Record.skipped(ours.case(num, "concise"), CPU_NOTE, metric="epoch_time")
+                epochs = epoch_records(variants, scored=False, num_epochs=FEWEST, devices=used)
+            yield from guarded(epochs, ours.case(num), metric="epoch_time")
     for num in sorted({2, *spec.as_printed}):
-        if num > machine.num_devices:
-            note = f"needs {num} devices, this machine has {machine.num_devices}"
-            yield Record.skipped({"devices": num}, note, metric="epoch_time")
-
-
-def _in_turn(ways: Sequence[Variant], devices: Sequence[Device]) -> Iterator[Record]:
-    for timing in time_epochs(ways, num_epochs=FEWEST, devices=devices):
-        yield timing.record("epoch_time")
+        yield from too_few_devices({"devices": num}, machine, needed=num, metric="epoch_time")
 
 
 def _label(available: int, printed_on: int | None) -> str:
@@ -110,57 +92,86 @@ def _label(available: int, printed_on: int | None) -> str:
     return f"proving equality on up to {available} devices, then epochs"
 
 
-def _case_of(case: Case, num_devices: int, way: Way | None = None) -> Case:
-    return {"devices": num_devices, **case, **({"way": way} if way else {})}
+class Epochs:
+    """Epochs on the first of these devices, and what the plain loop does in them."""
 
+    def __init__(self, spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> None:
+        self.spec, self.devices, self.dataset = spec, devices, dataset
+        self.expected = functools.cache(self._expected)
+        self.build = partial(self._subject)  # one object: what one builder makes of a setting is proven once
 
-def _concise(spec: Spec, dataset: datasets.Dataset, first: Device, case: Case, num_devices: int) -> Variant:
-    """The same LeNet as a module. No device has fewer samples in a step of the proof than the hand-written one's."""
-    workload = built_in("lenet", seed=spec.seed, lr=spec.lr, batch_size=spec.batch_size)
-    at = WrappedEpoch(workload, num_devices)
-    return Variant(
-        name=f"{progress.counted(num_devices, 'device')}, concise",
-        case=_case_of(case, num_devices, "concise"),
-        build=partial(wrapped_epoch, first, dataset, False),
-        proven_at=at.proven_at(each=CHECK_BATCH - 1, check_steps=spec.check_steps),
-        timed_at=at,
-    )
+    def case(self, num_devices: int | None, way: Way | None = None) -> Case:
+        settings: Case = {"batch_size": self.spec.batch_size, "lr": self.spec.lr, "data": self.dataset.name}
+        return {**({"devices": num_devices} if num_devices else {}), **settings, **({"way": way} if way else {})}
 
+    def concise(self, num_devices: int) -> Variant:
+        """The same LeNet as a module. No device has fewer samples in a proof's step than the hand-written one's."""
+        workload = built_in("lenet", seed=self.spec.seed, lr=self.spec.lr, batch_size=self.spec.batch_size)
+        at = Epoch(workload, num_devices)
+        return Variant(
+            name=f"{progress.counted(num_devices, 'device')}, concise",
+            case=self.case(num_devices, "concise"),
+            build=partial(concise_epoch, self.devices[0], self.dataset, False),
+            proven_at=at.proven_at(each=CHECK_BATCH - 1, check_steps=self.spec.check_steps),
+            timed_at=at,
+        )
 
-def _variant(
-    spec: Spec, build: Callable[[Setting], Subject], case: Case, available: int, num_devices: int, way: Way | None
-) -> Variant:
-    return Variant(
-        name=", ".join(filter(None, [progress.counted(num_devices, "device"), way])),
-        case=_case_of(case, num_devices, way),
-        build=build,
-        proven_at=_proven_at(spec, num_devices, available, way),
-        timed_at=Setting(num_devices, "naive", spec.batch_size, None, way),
-    )
+    def variant(self, num_devices: int, way: Way | None = None) -> Variant:
+        """Proven in float64 and as timed; ours by both all-reduces, several devices also on three and four.
 
+        The last batch is odd.
+        """
+        small = partial(Setting, batch_size=CHECK_BATCH, num_images=CHECK_BATCH * self.spec.check_steps - 4, way=way)
+        many = range(2, min(4, len(self.devices)) + 1) if num_devices > 1 and way is None else []
+        places = [n for n in sorted({num_devices, *many}) if n <= len(self.devices)]
+        exact = [small(n, name, exact=True) for n in places for name in (["naive"] if way else ALGORITHMS)]
+        return Variant(
+            name=", ".join(filter(None, [progress.counted(num_devices, "device"), way])),
+            case=self.case(num_devices, way),
+            build=self.build,
+            proven_at=[*exact, small(num_devices, "naive")],
+            timed_at=Setting(num_devices, "naive", self.spec.batch_size, None, way),
+        )
 
-def _proven_at(spec: Spec, num_devices: int, available: int, way: Way | None) -> list[Setting]:
-    """In float64 and as timed; of ours by both all-reduces, several devices also on three and four.
+    def _expected(self, batch_size: int, num_images: int, shares: int, exact: bool) -> Trained | Change:
+        """An epoch of the plain loop on one device, each batch in so many shares: cuDNN chooses algorithms by size."""
+        spec, device = self.spec, self.devices[0].torch
+        first = self.dataset.train.first(num_images).to(device)
+        batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
+        steps = batches(dtype=Precision(exact=exact).dtype, shares=shares, uneven=True)
+        workload = built_in("lenet", seed=spec.seed, lr=spec.lr, exact=exact)
+        return expected("lenet", partial(workload.trained, steps, device), exact=exact)
 
-    The last batch is odd.
-    """
-    num_images = CHECK_BATCH * spec.check_steps - 4
-    many = range(2, min(4, available) + 1) if num_devices > 1 and way is None else []
-    places = [n for n in sorted({num_devices, *many}) if n <= available]
-    algorithms = ["naive"] if way else ALGORITHMS
-    exact = [Setting(n, name, CHECK_BATCH, num_images, way, exact=True) for n in places for name in algorithms]
-    return [*exact, Setting(num_devices, "naive", CHECK_BATCH, num_images, way)]
-
-
-def _expected(
-    spec: Spec, device: Device, dataset: datasets.Dataset, batch_size: int, num_images: int, shares: int, exact: bool
-) -> Trained | Change:
-    """An epoch of the plain loop on one device, each batch in so many shares: cuDNN chooses algorithms by size."""
-    first = dataset.train.first(num_images).to(device.torch)
-    batches = partial(reference.epoch, first.images, first.labels, batch_size=batch_size, seed=spec.seed)
-    steps = batches(dtype=Precision(exact=exact).dtype, shares=shares, uneven=True)
-    workload = built_in("lenet", seed=spec.seed, lr=spec.lr, exact=exact)
-    return expected("lenet", partial(workload.trained, steps, device.torch), exact=exact)
+    def _subject(self, at: Setting) -> Subject:
+        used, on = self.devices[: at.devices], progress.counted(at.devices, "device")
+        run = _Run(self.spec, used, self.dataset, at)
+        num_images = len(run.dataset.train)
+        steps = len(reference.batches(num_images, at.batch_size))
+        values = sum(parameter.numel() for parameter in run.model.replicas[0])
+        reduced, _ = bytes_received(at.algorithm, at.devices, values)
+        image = 28 * 28 * at.dtype.itemsize + 8  # with its label
+        forward, whole = map(flops, built_in("lenet", seed=self.spec.seed).without_data())
+        return training(
+            ", ".join(filter(None, [f"an epoch on {on}", f"{at.algorithm} all-reduce", at.way])),
+            run.epoch,
+            lambda: [parameter for replica in run.model.replicas for parameter in replica],
+            partial(self.expected, at.batch_size, num_images, 1 if at.exact else at.devices, at.exact),
+            times=1 if at.num_images else 0,
+            steps=steps,
+            devices=used,
+            counts={
+                "FLOPs": num_images * whole,
+                "updates": steps,
+                "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
+                "loaded samples": num_images if at.way == "as printed" else 0,
+                "synchronisations": steps if at.way in WAITING else 0,
+                **({} if at.way else {"test FLOPs": len(run.dataset.test) * forward}),
+            },
+            compared=lambda: run.model.replicas[-1],
+            order=run.order,
+            test=None if at.way else run.test,
+            after=lambda: [same_replicas(run.model.replicas)],
+        )
 
 
 class _Run:
@@ -201,41 +212,3 @@ class _Run:
         test = self.dataset.test
         scores = [self.model.scores(images) for images, _ in test.batches(1000)]
         return accuracy(torch.cat(scores), test.labels)
-
-
-def _subject(
-    spec: Spec,
-    devices: Sequence[Device],
-    dataset: datasets.Dataset,
-    wanted: Callable[[int, int, int, bool], Trained | Change],
-    at: Setting,
-) -> Subject:
-    used, on = devices[: at.devices], progress.counted(at.devices, "device")
-    run = _Run(spec, used, dataset, at)
-    num_images = len(run.dataset.train)
-    steps = len(reference.batches(num_images, at.batch_size))
-    values = sum(parameter.numel() for parameter in run.model.replicas[0])
-    reduced, _ = bytes_received(at.algorithm, at.devices, values)
-    image = 28 * 28 * at.dtype.itemsize + 8  # with its label
-    forward, whole = map(flops, built_in("lenet", seed=spec.seed).without_data())
-    return training(
-        ", ".join(filter(None, [f"an epoch on {on}", f"{at.algorithm} all-reduce", at.way])),
-        run.epoch,
-        lambda: [parameter for replica in run.model.replicas for parameter in replica],
-        partial(wanted, at.batch_size, num_images, 1 if at.exact else at.devices, at.exact),
-        times=1 if at.num_images else 0,
-        steps=steps,
-        devices=used,
-        counts={
-            "FLOPs": num_images * whole,
-            "updates": steps,
-            "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
-            "loaded samples": num_images if at.way == "as printed" else 0,
-            "synchronisations": steps if at.way in WAITING else 0,
-            **({} if at.way else {"test FLOPs": len(run.dataset.test) * forward}),
-        },
-        compared=lambda: run.model.replicas[-1],
-        order=run.order,
-        test=None if at.way else run.test,
-        after=lambda: [same_replicas(run.model.replicas)],
-    )

@@ -14,13 +14,10 @@ import os
 import pickle
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated, Literal
 
 import torch.distributed as dist
-from annotated_types import Len
-from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.machine import collectives, node_benchmarks
@@ -29,8 +26,8 @@ from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
-from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, EachOnce, Positive
+from scalecard.measuring.prepare import guarded, too_few_devices
+from scalecard.measuring.spec import ByteSizes, Factor, Positive
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
 
@@ -38,28 +35,16 @@ LOST = Record.failed({"part": "node"}, "the node sent nothing of what it measure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
+class Spec(node_benchmarks.Amounts):
     nodes: Positive
-    rounds: Annotated[int, Field(ge=2, le=1000)]
-    size: Positive
-    products: Positive
-    dtypes: Annotated[tuple[Literal["float32", "bfloat16"], ...], Len(min_length=1), EachOnce]
-    memory_bytes: Annotated[int, Field(ge=4, le=MOST_BYTES)]
-    link_bytes: ByteSizes
+    rounds: Factor
     collective_bytes: ByteSizes
-    load_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
     name_hosts: bool
 
     def __post_init__(self) -> None:
         """Few rounds of everything in one process: a look at each part, not a precise figure of one."""
         few = replace(self.measure, min_rounds=self.rounds, max_rounds=self.rounds, min_seconds=0, processes=1)
         object.__setattr__(self, "measure", few)
-
-    @property
-    def amounts(self) -> node_benchmarks.Amounts:
-        """What is measured within a node."""
-        names = [field.name for field in fields(node_benchmarks.Amounts)]
-        return node_benchmarks.Amounts(**{name: getattr(self, name) for name in names})
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -69,7 +54,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     mine = list[Record]()
     try:
         with node_benchmarks.watched() as counters:
-            yield from _of_this_node(node_benchmarks.records(spec.amounts, machine), mine)
+            yield from _of_this_node(node_benchmarks.records(spec, machine), mine)
             yield from _collectives(spec, machine)
             if spec.nodes > 1:
                 yield from _between_nodes(spec, machine)
@@ -84,11 +69,8 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _name_hosts() -> None:
     """Say on the terminal which host each node is; results have the hosts' hashes only."""
-    job = nodes.here()
-    if job.count == 1:
-        return
-    job.publish("host name", os.environ.get("SLURMD_NODENAME") or socket.gethostname())
-    for node, name in job.collect("host name", within=nodes.JOIN).items() if job.leads else ():
+    own = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    for node, name in nodes.here().gathered("host name", own, within=nodes.JOIN).items():
         progress.say(f"node {node} is {name}")
 
 
@@ -124,7 +106,7 @@ def _of_node(node: int, record: Record) -> Record:
 def _collectives(spec: Spec, machine: Machine) -> Iterator[Record]:
     wanted = [layout for layout in layouts(machine.num_devices, spec.nodes) if layout.ranks > 1]
     if not wanted:
-        yield Record.skipped({"part": "collective"}, "needs 2 devices, this machine has 1")
+        yield from too_few_devices({"part": "collective"}, machine)
     for layout in progress.cases(wanted, label=lambda layout: f"collectives on {layout}"):
         sweep = product(collectives.COLLECTIVES, spec.collective_bytes)
         cases = [(_case(layout, name, size, machine), "time") for name, size in sweep]

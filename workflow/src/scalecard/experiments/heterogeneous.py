@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import median
-from typing import Annotated, Literal
-
-from annotated_types import Len
+from typing import Literal
 
 from scalecard import progress
 from scalecard.hardware.devices import CpuDevice, Device
@@ -31,7 +29,7 @@ from scalecard.measuring.counting import flops
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.prepare import guarded
 from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
-from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Sweep
+from scalecard.measuring.spec import Common, Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
 from scalecard.records.axes import Case
@@ -44,7 +42,7 @@ CHECK_SHARES = ((13, 0), (0, 13), (9, 4), (1, 12), (6, 4, 0, 3), (5, 1, 4, 3))  
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
-    models: Annotated[tuple[Literal["lenet", "resnet18"], ...], Len(min_length=1), EachOnce]
+    models: Several[Literal["lenet", "resnet18"]]
     batch_size: Positive
     shares: Sweep
     lr: Rate

@@ -10,17 +10,16 @@ batches together, in float64 with batch normalisation in eval mode and as timed;
 for bit on all ranks), or if a rank's waiting were not counted (a sample is the slowest rank's).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import crossing, cut
-from scalecard.benchmarks.training.cuts import Model, after, resnet50
+from scalecard.benchmarks.training.cuts import OfResNet50, after, resnet50
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
@@ -28,13 +27,12 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records
 from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import guarded, proofs
 from scalecard.measuring.proof import training
-from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.spec import Positive
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
-from scalecard.measuring.timer import Bench
 from scalecard.parallel.model_parallel import HybridParallel, ModelParallel
 from scalecard.parallel.step import Step, state_of
 from scalecard.parallel.tutorial_pipeline import TutorialModel
@@ -48,16 +46,8 @@ DEVICES_EACH = HYBRID.replica_devices  # one for each stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
+class Spec(OfResNet50):
     nodes: Positive
-    model: Model
-    batch_size: Positive
-    image_size: Positive
-    num_classes: Positive
-    lr: Rate
-    check_batch_size: Positive
-    check_image_size: Positive
-    check_steps: Positive
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
@@ -83,7 +73,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 
 def _prove(ctx: RankContext, spec: Spec, machine: Machine) -> Proofs:
     with open_devices(machine, DEVICES_EACH) as devices:
-        return proofs(_variants(ctx, spec, devices, {}), Bench(devices, ctx))
+        return proofs(_variants(ctx, spec, devices, {}), ctx)
 
 
 def _case(spec: Spec, layout: Layout) -> Case:
@@ -101,7 +91,9 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, proven: Proofs) -> Ite
     case = _case(spec, ctx.layout)
     with open_devices(machine, DEVICES_EACH, first=ctx.device.index or 0) as devices:
         variants = with_proofs(_variants(ctx, spec, devices, case), proven)
-        yield from guarded(_steps(ctx, spec, variants, devices), case, metric="step_time")
+        progress.doing(f"{', '.join(variant.name for variant in variants)} on {ctx.layout}")
+        found = round_records(variants, "step_time", devices=devices, rule=spec.measure, ranks=ctx, energy=True)
+        yield from guarded(found, case, metric="step_time")
 
 
 def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -> list[Variant]:
@@ -111,73 +103,49 @@ def _variants(ctx: RankContext, spec: Spec, devices: list[Device], case: Case) -
     workload, small = (replace(each, batch_size=each.batch_size * ctx.world_size) for each in both)  # of all ranks
     references, variants = References(devices[0].torch, spec.check_steps), []
     for name in _strategies(ctx.layout):
-        form = _wrapped if name == DDP.name else _staged
-        build = partial(_subject, ctx, devices, partial(form, devices, groups.get(name, ())), references)
+        build = partial(_subject, ctx, devices, name, groups.get(name, ()), references)
         own: Case = {**case, "strategy": name}
         variants.append(Variant(name=name, case=own, build=build, proven_at=[small], timed_at=workload))
     return variants
 
 
-def _steps(ctx: RankContext, spec: Spec, variants: Sequence[Variant], devices: list[Device]) -> Iterator[Record]:
-    progress.doing(f"{', '.join(variant.name for variant in variants)} on {ctx.layout}")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
-
-
-@dataclass(frozen=True)
-class _Form:
-    """A rank's step: the model that it trains, its first stage, and what one step is counted to do."""
-
-    step: Callable[[], object]
-    model: nn.Module
-    first: nn.Module
-    averages: bool
-    counts: Mapping[str, float]
-
-
-def _staged(devices: list[Device], groups: Sequence[dist.ProcessGroup], mine: Workload) -> _Form:
-    """By our own executor; without groups it trains alone on its own batch."""
-    cuts = after(mine.name, 2)
-    model, stages = cut(mine, cuts)
-    executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
-    staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
-    inputs, targets = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
-    received = sum(leaf.nbytes for leaf in leaves(inputs)) + crossing(mine, cuts, (mine.batch_size,), devices[0].torch)
-    counts = {"received bytes": received, "all-reduces": len(groups)}
-    return _Form(partial(staged.step, inputs, targets), model, stages[0], bool(groups), counts)
-
-
-def _wrapped(devices: list[Device], groups: Sequence[dist.ProcessGroup], mine: Workload) -> _Form:
-    """By DDP around a module on several devices: without device_ids, of which it takes one at most."""
-    model, stages = cut(mine, after(mine.name, 2))
-    module = TutorialModel(stages, [device.torch for device in devices])
-    batch = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
-    step = Step.of(mine, DistributedDataParallel(module, process_group=groups[0]), batch)
-    return _Form(partial(devices[0].submit, step), model, stages[0], True, {})
-
-
 def _subject(
     ctx: RankContext,
     devices: list[Device],
-    form: Callable[[Workload], _Form],
+    name: str,
+    groups: Sequence[dist.ProcessGroup],
     references: References,
     everyone: Workload,
 ) -> Subject:
-    """This rank's share; one that does not average trains alone on its own batch, and agrees with no other rank."""
+    """This rank's share; without groups it trains alone on its own batch, and agrees with no other rank."""
     mine = everyone.of_rank(ctx.rank, ctx.world_size)
-    made = form(mine)
-    trained_on, ranks = (everyone, ctx.world_size) if made.averages else (mine, 1)
-    times, sent = references.times(mine), sum(p.nbytes for p in made.model.parameters()) if made.averages else 0
-    counts = {"updates": 1, "samples": mine.batch_size, "all-reduced bytes": sent, **made.counts}
+    trained_on, ranks = (everyone, ctx.world_size) if groups else (mine, 1)
+    cuts, times = after(mine.name, 2), references.times(mine)
+    model, stages = cut(mine, cuts)
+    batch = mine.batch(mine.batch_size, devices[0].torch, devices[-1].torch)
+    sent = sum(p.nbytes for p in model.parameters()) if groups else 0
+    counts = {"updates": 1, "samples": mine.batch_size, "all-reduced bytes": sent}
+    step: Callable[[], object]
+    if name == DDP.name:  # around a module on several devices: without device_ids, of which it takes one at most
+        module = TutorialModel(stages, [device.torch for device in devices])
+        made = Step.of(mine, DistributedDataParallel(module, process_group=groups[0]), batch)
+        step = partial(devices[0].submit, made)
+    else:  # by our own executor
+        executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
+        staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
+        step = partial(staged.step, *batch)
+        received = sum(leaf.nbytes for leaf in leaves(batch[0]))
+        received += crossing(mine, cuts, (mine.batch_size,), devices[0].torch)
+        counts |= {"received bytes": received, "all-reduces": len(groups)}
     return training(
         f"batches of {progress.counted(ranks, 'rank')}",
-        made.step,
-        partial(state_of, made.model),
+        step,
+        partial(state_of, model),
         references.at(trained_on, (mine.batch_size,) * ranks),
         times=times,
         steps=times,
         devices=devices,
         counts={} if mine.exact else {**counts, **references.counts(mine, (mine.batch_size,))},
-        module=made.first,
-        agreeing=made.model.parameters if made.averages else tuple,
+        module=stages[0],
+        agreeing=model.parameters if groups else tuple,
     )

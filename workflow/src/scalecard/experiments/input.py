@@ -30,7 +30,7 @@ from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Common, EachOnce, Positive, Several, Sweep
+from scalecard.measuring.spec import Common, Factor, Positive, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
@@ -44,10 +44,10 @@ LONGER = 4  # times as many batches as are loaded ahead has a pass that is fed
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfWorkloads, Common):
     workloads: Workloads
-    workers: Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Several, EachOnce] | None
-    prefetch: Annotated[tuple[Annotated[int, Field(ge=1, le=100)], ...], Several, EachOnce]
+    workers: Several[Annotated[int, Field(ge=0, le=1000)]] | None
+    prefetch: Several[Annotated[int, Field(ge=1, le=100)]]
     batch_sizes: Sweep
-    batches: Annotated[int, Field(ge=2, le=1000)]
+    batches: Factor
     samples: Positive
     check_steps: Positive
 

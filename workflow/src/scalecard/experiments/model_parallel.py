@@ -17,24 +17,17 @@ from functools import partial
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
-from scalecard.benchmarks.training.cuts import (
-    Model,
-    chosen_cuts,
-    not_cut,
-    resnet50,
-    time_blocks,
-    with_blocks,
-)
+from scalecard.benchmarks.training.cuts import OfResNet50, chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
 from scalecard.benchmarks.training.reference_cache import References, Setting
 from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
 from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records, time_rounds
 from scalecard.measuring.memory import peak_memory
-from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Common, Positive, Rate
+from scalecard.measuring.prepare import guarded, too_few_devices
+from scalecard.measuring.spec import Positive
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
@@ -43,25 +36,16 @@ from scalecard.workloads.workload import built_in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
-    model: Model
-    batch_size: Positive
-    image_size: Positive
+class Spec(OfResNet50):
     batches: Positive
-    num_classes: Positive
-    lr: Rate
     toy_batch_size: Positive
-    check_batch_size: Positive
-    check_image_size: Positive
-    check_steps: Positive
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """The toy, then ResNet-50: time, stages and blocks alone, peak memory."""
-    if machine.num_devices < 2:
-        for part in ("toy", spec.model):
-            case: Case = {"workload": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
-            yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
+    for part in ("toy", spec.model):
+        case: Case = {"workload": part, "strategy": MODEL_PARALLEL.name, "devices": 2}
+        yield from too_few_devices(case, machine, metric="step_time")
     with open_devices(machine) as devices:
         yield from guarded(_toy(spec, devices[:2]), {"workload": "toy"}, metric="step_time")
         yield from guarded(_resnet50(spec, devices), {"workload": spec.model}, metric="step_time")
@@ -77,8 +61,7 @@ def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         build = partial(subject, form, devices, references)
         variants.append(Variant(name=strategy, case=case, build=build, proven_at=[exact], timed_at=timed))
     progress.doing("the toy model")
-    for timing in time_rounds(variants, devices=devices, rule=spec.measure):
-        yield timing.record("step_time")
+    yield from round_records(variants, "step_time", devices=devices, rule=spec.measure)
 
 
 def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
@@ -96,15 +79,13 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
     every = [*variants, *tutorial_variants(variants, devices, references, spec.batches)]
     progress.doing(f"{spec.model}: {', '.join(variant.name for variant in every)}")
-    found = time_rounds(every, devices=devices, rule=spec.measure, energy=True)
-    timings, tutorials = found[: len(variants)], found[len(variants) :]
-    records = [timing.record("step_time") for timing in timings]
-    records += [timing.record("tutorial_time") for timing in tutorials]
-    for timing, record in zip(found, records, strict=True):
+    timings = time_rounds(every, devices=devices, rule=spec.measure, energy=True)
+    for place, timing in enumerate(timings):
+        record = timing.record("step_time" if place < len(variants) else "tutorial_time")
         cuts = timing.variant.timed_at.cuts
         yield with_blocks(record, cuts) if cuts else record
     yield from not_cut(spec.model, blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
-    yield from peak_memory(timings, workload=spec.model)
+    yield from peak_memory(timings[: len(variants)], workload=spec.model)
 
 
 def _variant(

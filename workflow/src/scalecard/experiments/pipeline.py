@@ -24,7 +24,7 @@ from scalecard.benchmarks.training import simulated_pipelines
 from scalecard.benchmarks.training.cut_model import CutWorkload
 from scalecard.benchmarks.training.cuts import (
     TEXTBOOK,
-    Model,
+    OfResNet50,
     after,
     chosen_cuts,
     not_cut,
@@ -44,11 +44,11 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import empty_cache
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Timing, Variant
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records, time_rounds
 from scalecard.measuring.memory import peak_memory
 from scalecard.measuring.more_ranks import driven_by_the_first
-from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Common, Positive, Rate, Sweep
+from scalecard.measuring.prepare import guarded, too_few_devices
+from scalecard.measuring.spec import Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts, part_of_budget
 from scalecard.parallel.schedules import SCHEDULES
 from scalecard.records.axes import Case
@@ -64,17 +64,14 @@ PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(Common):
-    model: Model
-    batch_size: Positive
-    image_size: Positive
-    num_classes: Positive
+class Spec(OfResNet50):
     split_sizes: Sweep
     balanced_sizes: Sweep
-    lr: Rate
-    check_batch_size: Positive
-    check_image_size: Positive
-    check_steps: Positive
+
+    @property
+    def case(self) -> Case:
+        """What all cases have in common."""
+        return {"workload": self.model, "image_size": self.image_size}
 
     def __post_init__(self) -> None:
         if self.image_size < 64:
@@ -91,114 +88,98 @@ class Spec(Common):
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Everything in one process first, then the library's schedules on two ranks, and ours beside them."""
+    for name in (*PIPELINES, *(f"torch {schedule}" for schedule in SCHEDULES)):
+        case: Case = {"workload": spec.model, "strategy": name, "split_size": spec.split_sizes[0]}
+        yield from too_few_devices(case, machine, metric="step_time")
     if machine.num_devices < 2:
-        for name in (*PIPELINES, *(f"torch {schedule}" for schedule in SCHEDULES)):
-            case: Case = {"workload": spec.model, "strategy": name, "split_size": spec.split_sizes[0]}
-            yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
         return
     count = max(machine.num_devices, provable(machine))
     with part_of_budget(IN_PROCESS_SHARE), open_devices(machine, count) as devices:
-        yield from guarded(
-            _in_process(spec, machine, devices),
-            {"workload": spec.model, "strategy": "in one process"},
-            metric="step_time",
-        )
+        ours = Pipelines(spec, devices, References(devices[0].torch, spec.check_steps))
+        case = {"workload": spec.model, "strategy": "in one process"}
+        yield from guarded(ours.records(device_counts(machine.num_devices)[1:]), case, metric="step_time")
     empty_cache()
     yield from beside_the_library(spec, machine)
 
 
-def _in_process(spec: Spec, machine: Machine, devices: list[Device]) -> Iterator[Record]:
-    """By number of devices: on two, the textbook's cut with all that it is compared with, and the balanced one."""
-    counts, workload = device_counts(machine.num_devices)[1:], resnet50(spec)
-    case = _about(spec)
-    blocks: list[Timing] = []
+@dataclass(frozen=True)
+class Pipelines:
+    """The pipelines of one process, on any number of these devices."""
 
-    def timed_blocks() -> list[Timing]:
-        size = sorted(spec.balanced_sizes)[len(spec.balanced_sizes) // 2]
-        micro, num_micro = replace(workload, batch_size=size), workload.batch_size // size
-        blocks.extend(time_blocks(micro, devices[0], spec.measure, case, num_micro=num_micro))
-        return blocks
+    spec: Spec
+    devices: list[Device]
+    references: References
 
-    cuts = chosen_cuts(spec.model, timed_blocks, counts)
-    references = References(devices[0].torch, spec.check_steps)
-    for count in in_equal_parts(counts, label=lambda count: f"in one process on {count} devices", headline=1):
-        same = {name: cut for name, cut in cuts if len(cut) + 1 == count}
-        yield from _on_devices(spec, devices, count, same, references)
-    yield from not_cut(spec.model, blocks, counts, {**case, "strategy": "gpipe"})
+    def records(self, counts: Sequence[int]) -> Iterator[Record]:
+        """By number of devices: on two, the textbook's cut with all that it is compared with, and the balanced one."""
+        spec, workload, blocks = self.spec, resnet50(self.spec), list[Timing]()
 
+        def timed_blocks() -> list[Timing]:
+            size = sorted(spec.balanced_sizes)[len(spec.balanced_sizes) // 2]
+            micro, num_micro = replace(workload, batch_size=size), workload.batch_size // size
+            blocks.extend(time_blocks(micro, self.devices[0], spec.measure, spec.case, num_micro=num_micro))
+            return blocks
 
-def _about(spec: Spec) -> Case:
-    """What all cases have in common."""
-    return {"workload": spec.model, "image_size": spec.image_size}
+        cuts = chosen_cuts(spec.model, timed_blocks, counts)
+        for count in in_equal_parts(counts, label=lambda count: f"in one process on {count} devices", headline=1):
+            yield from self._on(count, {name: cut for name, cut in cuts if len(cut) + 1 == count})
+        yield from not_cut(spec.model, blocks, counts, {**spec.case, "strategy": "gpipe"})
 
+    def _on(self, count: int, cuts: dict[str, Cuts]) -> Iterator[Record]:
+        cases: dict[str, Case] = {name: {**self.spec.case, "devices": count, "cut": name} for name in cuts}
+        variants = [variant for name, cut in cuts.items() for variant in self._variants(cut, cases[name])]
+        every = [*variants, *tutorial_variants(variants, self.devices, self.references)]
+        progress.doing(f"{len(every)} variants on {count} devices, proven one by one, then timed in rounds")
+        timings = time_rounds(every, devices=self.devices[:count], rule=self.spec.measure, energy=True)
+        printed, timings = timings[len(variants) :], timings[: len(variants)]
+        stage = simulated_pipelines.STAGE
+        records = [timing.record(stage if "part" in timing.variant.case else "step_time") for timing in timings]
+        records += [timing.record("tutorial_time") for timing in printed]
+        for name, cut in cuts.items():
+            staged = CutWorkload(resnet50(self.spec), cut)
+            records += simulated_pipelines.records(records, staged, self.spec.balanced_sizes, cases[name])
+        for record in records:
+            yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
+        yield from peak_memory(timings, workload=self.spec.model)
 
-def _on_devices(
-    spec: Spec, devices: list[Device], count: int, cuts: dict[str, Cuts], references: References
-) -> Iterator[Record]:
-    cases: dict[str, Case] = {name: {**_about(spec), "devices": count, "cut": name} for name in cuts}
-    variants = [v for name, cut in cuts.items() for v in _variants(spec, devices, cut, references, cases[name])]
-    every = [*variants, *tutorial_variants(variants, devices, references)]
-    progress.doing(f"{len(every)} variants on {count} devices, proven one by one, then timed in rounds")
-    found = time_rounds(every, devices=devices[:count], rule=spec.measure, energy=True)
-    timings, tutorials = found[: len(variants)], found[len(variants) :]
-    stage = simulated_pipelines.STAGE
-    records = [timing.record(stage if "part" in timing.variant.case else "step_time") for timing in timings]
-    records += [timing.record("tutorial_time") for timing in tutorials]
-    for name, cut in cuts.items():
-        staged = CutWorkload(resnet50(spec), cut)
-        records += simulated_pipelines.records(records, staged, spec.balanced_sizes, cases[name])
-    for record in records:
-        yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
-    yield from peak_memory(timings, workload=spec.model)
+    def _variants(self, cuts: Cuts, case: Case) -> Iterator[Variant]:
+        """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
+        spec = self.spec
+        if case["cut"] == TEXTBOOK:
+            yield from self.ways(SINGLE.name, WHOLE, (), [spec.batch_size], spec.case)
+            yield from self.ways(MODEL_PARALLEL.name, IN_STAGES, cuts, [spec.batch_size], case)
+            for name, form in PIPELINES.items():
+                stages = min(4, len(self.devices))
+                yield from self.ways(name, form, cuts, spec.split_sizes, case, proven_stages=stages)
+        else:
+            for name, form in OURS.items():
+                yield from self.ways(name, form, cuts, spec.balanced_sizes, case)
+        staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), resnet50(spec, exact=True)))
+        yield from simulated_pipelines.alone(staged, check, self.devices, spec.balanced_sizes, case)
 
+    def ways(
+        self, name: str, form: InProcess, cuts: Cuts, sizes: Sequence[int], case: Case, *, proven_stages: int = 0
+    ) -> Iterator[Variant]:
+        """One way to train at each of its split sizes; as timed they share one model, whose state is put back.
 
-def _variants(spec: Spec, devices: list[Device], cuts: Cuts, references: References, case: Case) -> Iterator[Variant]:
-    """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
-    of = partial(_ways, spec, devices, references)
-    if case["cut"] == TEXTBOOK:
-        yield from of(SINGLE.name, WHOLE, (), [spec.batch_size], _about(spec))
-        yield from of(MODEL_PARALLEL.name, IN_STAGES, cuts, [spec.batch_size], case)
-        for name, form in PIPELINES.items():
-            yield from of(name, form, cuts, spec.split_sizes, case, proven_stages=min(4, len(devices)))
-    else:
-        for name, form in OURS.items():
-            yield from of(name, form, cuts, spec.balanced_sizes, case)
-    staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), resnet50(spec, exact=True)))
-    yield from simulated_pipelines.alone(staged, check, devices, spec.balanced_sizes, case)
-
-
-def _ways(
-    spec: Spec,
-    devices: Sequence[Device],
-    references: References,
-    name: str,
-    form: InProcess,
-    cuts: Cuts,
-    split_sizes: Sequence[int],
-    case: Case,
-    *,
-    proven_stages: int = 0,
-) -> Iterator[Variant]:
-    """One way to train at each of its split sizes; as timed they share one model, whose state is put back.
-
-    Equality is proven with the model cut as it is timed or, if it is split at all, between layers into
-    `proven_stages`.
-    """
-    workload, small = resnet50(spec), resnet50(spec, exact=True)
-    shared = functools.cache(partial(form.model, devices))
-    build = partial(subject, form, devices, references, shared=shared)
-    for size in split_sizes:
-        alike = max(1, round(size * small.batch_size / workload.batch_size))
-        is_split = proven_stages and size < workload.batch_size
-        proven_cuts = after(spec.model, *BETWEEN_LAYERS[proven_stages]) if is_split else cuts
-        yield Variant(
-            name=", ".join([name, f"split size {size}", *map(str, case.values())]),
-            case={"strategy": name, "split_size": size, "batch_size": workload.batch_size, **case},
-            build=build,
-            proven_at=[setting(small, proven_cuts, alike)],
-            timed_at=setting(workload, cuts, size),
-            devices=devices[: len(cuts) + 1],
-        )
+        Equality is proven with the model cut as it is timed or, if it is split at all, between layers into
+        `proven_stages`.
+        """
+        workload, small = resnet50(self.spec), resnet50(self.spec, exact=True)
+        shared = functools.cache(partial(form.model, self.devices))
+        build = partial(subject, form, self.devices, self.references, shared=shared)
+        for size in sizes:
+            alike = max(1, round(size * small.batch_size / workload.batch_size))
+            is_split = proven_stages and size < workload.batch_size
+            proven_cuts = after(workload.name, *BETWEEN_LAYERS[proven_stages]) if is_split else cuts
+            yield Variant(
+                name=", ".join([name, f"split size {size}", *map(str, case.values())]),
+                case={"strategy": name, "split_size": size, "batch_size": workload.batch_size, **case},
+                build=build,
+                proven_at=[setting(small, proven_cuts, alike)],
+                timed_at=setting(workload, cuts, size),
+                devices=self.devices[: len(cuts) + 1],
+            )
 
 
 def setting(workload: Workload, cuts: Cuts, split_size: int) -> Setting:
@@ -219,15 +200,13 @@ def beside_the_library(spec: Spec, machine: Machine) -> list[Record]:
 
 
 def _rank(ctx: RankContext, spec: Spec, machine: Machine) -> Iterator[Record]:
-    references = References(ctx.device, spec.check_steps)
     with open_devices(machine, 2) if ctx.leads else nullcontext(list[Device]()) as devices:
+        ours = Pipelines(spec, devices, References(ctx.device, spec.check_steps))
         for schedule in SCHEDULES:
-            yield from _library(ctx, spec, schedule, devices, references)
+            yield from _library(ctx, spec, schedule, ours)
 
 
-def _library(
-    ctx: RankContext, spec: Spec, schedule: str, devices: list[Device], references: References
-) -> Iterator[Record]:
+def _library(ctx: RankContext, spec: Spec, schedule: str, ours: Pipelines) -> Iterator[Record]:
     """One of the library's schedules at every split size that it can run, and ours at some of them."""
     notes = {size: _unsuited(spec.batch_size, size, schedule) for size in spec.split_sizes}
     for size, note in notes.items():
@@ -240,24 +219,24 @@ def _library(
         Variant(
             name=f"torch {schedule}, split size {size}",
             case=_library_case(spec, schedule, size),
-            build=partial(pipeline, Schedule(schedule), ctx, references),
+            build=partial(pipeline, Schedule(schedule), ctx, ours.references),
             proven_at=[setting(small, cuts, 1)],
             timed_at=setting(resnet50(spec), cuts, size),
         )
         for size in runnable
     ]
     both = [size for size in runnable if size in spec.balanced_sizes]
-    case: Case = {**_about(spec), "beside": f"torch {schedule}"}
-    for one in _ways(spec, devices, references, schedule, OURS[schedule], cuts, both, case):
+    case: Case = {**spec.case, "beside": f"torch {schedule}"}
+    for one in ours.ways(schedule, OURS[schedule], cuts, both, case):
         variants.append(replace(one, build=driven_by_the_first(ctx, one.build), devices=()))
     progress.doing(f"torch {schedule}: {len(runnable)} split sizes, and ours")
-    for timing in time_rounds(variants, devices=[ctx, *devices], rule=spec.measure, ranks=ctx, energy=True):
-        yield timing.record("step_time")
+    devices = [ctx, *ours.devices]
+    yield from round_records(variants, "step_time", devices=devices, rule=spec.measure, ranks=ctx, energy=True)
 
 
 def _library_case(spec: Spec, schedule: str, split_size: int) -> Case:
     case: Case = {"strategy": f"torch {schedule}", "library": True, "split_size": split_size}
-    return {**case, **_about(spec), "batch_size": spec.batch_size}
+    return {**case, **spec.case, "batch_size": spec.batch_size}
 
 
 def _unsuited(batch_size: int, split_size: int, schedule: str) -> str:

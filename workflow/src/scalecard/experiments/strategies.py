@@ -11,15 +11,13 @@ counted, and operations and bytes where there is a closed form), or if strategie
 of one process take turns on as many devices, and so do those of ranks).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from annotated_types import Len
-from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training import checkpoint_cost, multi_process, single_process
@@ -27,18 +25,18 @@ from scalecard.benchmarks.training.checkpoint_cost import SAVE
 from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
-from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined, varies
 from scalecard.benchmarks.training.workload_file import NotAWorkload
 from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
-from scalecard.hardware.devices import open_devices
+from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.failures import in_one_line
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.counting import flops
-from scalecard.measuring.spec import Common, EachOnce, Positive
+from scalecard.measuring.prepare import too_few_devices
+from scalecard.measuring.spec import Common, Distinct, Factor, Positive, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
@@ -49,6 +47,12 @@ from scalecard.workloads.recipe import Checkpointing
 from scalecard.workloads.workload import Workload
 
 NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
+# Of the record that says that nothing was measured, and its unit.
+METRICS: Mapping[str, tuple[str, Unit]] = {
+    "times": ("step_time", "s"),
+    "largest batches": ("largest_batch", "samples"),
+    "checkpoints": (SAVE, "s"),
+}
 NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the largest that a device holds"
 
 
@@ -56,10 +60,10 @@ NO_LIMIT = "CPU workers and ranks share the host's memory: no batch is the large
 class Spec(OfWorkloads, Common):
     nodes: Positive
     workloads: Workloads
-    scaling: Annotated[tuple[Literal["strong", "weak"], ...], Len(min_length=1), EachOnce]
-    micro_batches: Annotated[int, Field(ge=2, le=1000)]
-    precision: Annotated[tuple[Literal["float32", "bf16"], ...], EachOnce]
-    checkpointing: Annotated[tuple[Checkpointing, ...], EachOnce]
+    scaling: Several[Literal["strong", "weak"]]
+    micro_batches: Factor
+    precision: Distinct[Literal["float32", "bf16"]]
+    checkpointing: Distinct[Checkpointing]
     check_steps: Positive
     trace: bool
 
@@ -88,13 +92,6 @@ class Turn:
         what += f", by another recipe ({named})" if self.other else ""
         return what if self.measured == "times" else f"{what}, {self.measured}"
 
-    @property
-    def metric(self) -> tuple[str, Unit]:
-        """Of the record that says that nothing was measured, and its unit."""
-        if self.measured == "times":
-            return "step_time", "s"
-        return ("largest_batch", "samples") if self.measured == "largest batches" else (SAVE, "s")
-
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload on one device and on all ranks, then by the other layouts, the largest batches, other recipes.
@@ -105,22 +102,16 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
     workloads, others, absent = _examined(spec, machine)
     yield from absent
-    for workload in workloads:
-        yield from _absent(machine, workload)
+    for named in ({"workload": workload.name} for workload in workloads):
+        if machine.kind == "cpu":
+            yield Record.skipped({**named}, NO_PEAK, metric="peak_memory", unit="B")
+            yield Record.skipped({**named}, NO_LIMIT, metric="largest_batch", unit="samples")
+        yield from too_few_devices({**named, "devices": 2}, machine, metric="step_time")
     ends = 1 if machine.num_devices * spec.nodes == 1 else 2  # one device, and all ranks
     turns = [*_turns(spec, machine, workloads), *_other_turns(machine, others)]
     for turn in in_equal_parts(turns, label=str, headline=ends * len(workloads)):
         for record in _launched(spec, machine, turn):
             yield replace(record, metric=OTHER_RECIPE[record.metric]) if turn.other else record
-
-
-def _absent(machine: Machine, workload: Workload) -> Iterator[Record]:
-    if machine.kind == "cpu":
-        yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
-        yield Record.skipped({"workload": workload.name}, NO_LIMIT, metric="largest_batch", unit="samples")
-    if machine.num_devices == 1:
-        two: Case = {"workload": workload.name, "devices": 2}
-        yield Record.skipped(two, "needs 2 devices, this machine has 1", metric="step_time")
 
 
 def _turns(spec: Spec, machine: Machine, workloads: Sequence[Workload]) -> list[Turn]:
@@ -215,9 +206,9 @@ def _other_recipes(workload: Workload, device: torch.device, spec: Spec) -> tupl
 
 def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
     """Stages alone, which are many, are for the run's first process."""
-    metric, unit = turn.metric
+    metric, unit = METRICS[turn.measured]
     return launch_and_record(
-        *(_on_ranks if turn.ranks else _in_process, spec, machine, turn, not turn.other and _is_first(turn)),
+        *(_rank, spec, machine, turn, not turn.other and _is_first(turn)),
         layout=turn.layout if turn.ranks else Layout(1),
         machine=machine,
         devices_each=1 if turn.ranks else turn.layout.ranks,
@@ -226,14 +217,22 @@ def _launched(spec: Spec, machine: Machine, turn: Turn) -> list[Record]:
     )
 
 
-def _in_process(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, first: bool) -> Iterator[Record]:
-    with open_devices(machine, turn.layout.ranks) as devices, _cache_of_code(ctx, turn):
-        found = list[Record]()
-        group = _group(ctx, devices, devices[0].torch, spec, turn)
-        for record in _measured(group, turn, single_process.strategies(devices, stages=first)):
+def _rank(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, first: bool) -> Iterator[Record]:
+    """By one of several ranks, or by a process that has all devices."""
+    opened = nullcontext(list[Device]()) if turn.ranks else open_devices(machine, turn.layout.ranks)
+    with opened as devices, empty_cache_of_code(ctx) if turn.workload.recipe.compile else nullcontext():
+        every = multi_process.strategies(ctx) if turn.ranks else single_process.strategies(devices, stages=first)
+        strategies = [one for one in every if not (turn.other and one.is_part)]  # parts explain the usual step's time
+        group, found = _group(ctx, devices or [ctx], spec, turn), list[Record]()
+        measured = {
+            "times": partial(group.times, strategies),
+            "largest batches": partial(group.largest_batches, strategies),
+            "checkpoints": partial(checkpoint_cost.records, group, spec.data_dir),
+        }
+        for record in measured[turn.measured]():
             found.append(record)
             yield record
-        if first:
+        if first and not turn.ranks:
             yield from played(found, turn.workload.recipe)
 
 
@@ -247,45 +246,22 @@ def _model_operations(workload: Workload) -> Record:
     return Record(case=case, metric="model_operations", unit="FLOP", samples=[[needed]])
 
 
-def _on_ranks(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, _first: bool) -> Iterator[Record]:
-    group = _group(ctx, [ctx], ctx.device, spec, turn)
-    with _cache_of_code(ctx, turn):
-        if turn.measured == "checkpoints":
-            yield from checkpoint_cost.records(group, spec.data_dir)
-        else:
-            yield from _measured(group, turn, multi_process.strategies(ctx))
-
-
-def _cache_of_code(ctx: RankContext, turn: Turn) -> AbstractContextManager[None]:
-    return empty_cache_of_code(ctx) if turn.workload.recipe.compile else nullcontext()
-
-
-def _measured(group: Group, turn: Turn, strategies: Iterable[StrategyBuilder]) -> Iterator[Record]:
-    """By another recipe, without the parts that explain a step's time."""
-    wanted = [one for one in strategies if not (turn.other and one.is_part)]
-    return group.times(wanted) if turn.measured == "times" else group.largest_batches(wanted)
-
-
-def _group(ctx: RankContext, devices: Sequence[Synchronised], device: torch.device, spec: Spec, turn: Turn) -> Group:
+def _group(ctx: RankContext, devices: Sequence[Synchronised], spec: Spec, turn: Turn) -> Group:
     """With the workload as the first node examined it, whose ranks need not come first."""
     everywhere: list[Workload] = ctx.all_gather(turn.workload)
     workload = replace(max(everywhere, key=lambda one: one.lr), each=turn.workload.batch_size)
     scalings = spec.scaling if turn.layout.ranks > 1 else spec.scaling[:1]  # on one device both are the same
-    scalings = scalings[-1:] if turn.other else scalings
     if turn.measured == "checkpoints" and turn.layout.ranks > 1:
         scalings = ("weak",)
-    references, trace = References(device, spec.check_steps), spec.trace and not turn.other
-    case: Case = {**turn.case, **workload.recipe_axes}
-    by_kind = turn.measured == "times" and not turn.other
     return Group(
         ctx,
         devices,
-        references,
+        References(ctx.device, spec.check_steps),
         workload,
-        case,
-        scalings,
+        {**turn.case, **workload.recipe_axes},
+        scalings[-1:] if turn.other else scalings,
         spec.measure,
         spec.micro_batches,
-        trace=trace,
-        by_kind=by_kind,
+        trace=spec.trace and not turn.other,
+        by_kind=turn.measured == "times" and not turn.other,
     )

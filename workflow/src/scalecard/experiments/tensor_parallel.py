@@ -11,10 +11,10 @@ did not do all of its work (operations, updates, the bytes exchanged and the par
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,9 +27,9 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.memory import peak_memory
-from scalecard.measuring.prepare import guarded
+from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
-from scalecard.measuring.spec import Common, EachOnce, Positive, Rate, Several
+from scalecard.measuring.spec import Common, Positive, Rate, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.parallel import plan_counts
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
@@ -43,7 +43,7 @@ from scalecard.workloads.workload import HOST, built_in
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(Common):
-    models: Annotated[tuple[Literal["lenet", "resnet18"], ...], Several, EachOnce]
+    models: Several[Literal["lenet", "resnet18"]]
     batch_size: Positive
     lr: Rate
     check_batch_size: Positive
@@ -68,78 +68,83 @@ class Setting(Precision):
         return f"{self.model}, {self.partition}, on {progress.counted(self.devices, 'device')}"
 
 
-Wanted = Callable[[str, int, bool], Trained | Change]
-
-
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every model: time of a step by partition and number of devices, then peak memory."""
     with open_devices(machine, max(machine.num_devices, provable(machine))) as devices:
-        wanted = functools.cache(partial(_expected, spec, devices[0]))
+        steps = Steps(spec, devices)
         for model in in_equal_parts(spec.models, label=lambda model: f"{model}, its layers divided"):
-            yield from guarded(_model(spec, machine, devices, wanted, model), {"workload": model}, metric="step_time")
+            yield from guarded(steps.records(model, machine), {"workload": model}, metric="step_time")
             empty_cache()
 
 
-def _model(spec: Spec, machine: Machine, devices: Sequence[Device], wanted: Wanted, model: str) -> Iterator[Record]:
-    build = partial(_subject, spec, devices, wanted)
-    timed = [Setting(model, SINGLE.name, 1, spec.batch_size)]
-    timed += [
-        Setting(model, partition, count, spec.batch_size)
-        for count in device_counts(machine.num_devices)[1:]
-        for partition in PARTITIONS
-    ]
-    variants = [
-        Variant(
-            name=str(at),
-            case=at.case,
-            build=build,
-            proven_at=_proven_at(spec, at, len(devices)),
-            timed_at=at,
-            devices=devices[: at.devices],
-        )
-        for at in timed
-    ]
-    timings = time_rounds(variants, devices=devices[: machine.num_devices], rule=spec.measure, energy=True)
-    for timing in timings:
-        yield timing.record("step_time")
-    yield from peak_memory(timings, workload=model)
-    if machine.num_devices == 1:
+class Steps:
+    """Steps on the first of these devices, and what the plain loop does in them."""
+
+    def __init__(self, spec: Spec, devices: Sequence[Device]) -> None:
+        self.spec, self.devices, self.expected = spec, devices, functools.cache(self._expected)
+
+    def records(self, model: str, machine: Machine) -> Iterator[Record]:
+        """Of one model."""
+        divided = partial(Setting, model, batch_size=self.spec.batch_size)
+        build, counts = self._subject, device_counts(machine.num_devices)[1:]
+        timed = [divided(SINGLE.name, 1), *(divided(name, count) for count in counts for name in PARTITIONS)]
+        variants = [
+            Variant(
+                name=str(at),
+                case=at.case,
+                build=build,
+                proven_at=self._proven_at(at),
+                timed_at=at,
+                devices=self.devices[: at.devices],
+            )
+            for at in timed
+        ]
+        used = self.devices[: machine.num_devices]
+        timings = time_rounds(variants, devices=used, rule=self.spec.measure, energy=True)
+        for timing in timings:
+            yield timing.record("step_time")
+        yield from peak_memory(timings, workload=model)
         for partition in PARTITIONS:
-            case = Setting(model, partition, 2, spec.batch_size).case
-            yield Record.skipped(case, "needs 2 devices, this machine has 1", metric="step_time")
+            yield from too_few_devices(divided(partition, 2).case, machine, metric="step_time")
 
+    def _proven_at(self, at: Setting) -> list[Setting]:
+        """In float64: one device alone, several also on two to four, where slices are uneven."""
+        many = {2, 3, 4, at.devices} if at.devices > 1 else {1}
+        small = partial(replace, at, batch_size=self.spec.check_batch_size, exact=True)
+        return [small(devices=count) for count in sorted(many) if count <= len(self.devices)]
 
-def _proven_at(spec: Spec, at: Setting, available: int) -> list[Setting]:
-    """In float64: one device alone, several also on two to four, where slices are uneven."""
-    many = {2, 3, 4, at.devices} if at.devices > 1 else {1}
-    return [
-        Setting(at.model, at.partition, count, spec.check_batch_size, exact=True)
-        for count in sorted(many)
-        if count <= available
-    ]
+    def _subject(self, at: Setting) -> Subject:
+        used, times = self.devices[: at.devices], self.spec.check_steps if at.exact else 1
+        module = built_in(at.model, seed=self.spec.seed).network(HOST).to(at.dtype)
+        batches = [_batch(self.spec, at.batch_size, device, at.dtype) for device in used]
+        made: OneDevice | TensorParallel = OneDevice(used[0], module, lr=self.spec.lr)
+        replicas: Sequence[Sequence[Tensor]] = []
+        if at.partition != SINGLE.name:
+            made = TensorParallel(used, module, plan(at.model, at.partition), lr=self.spec.lr)
+            replicas = made.replicated
+        return training(
+            str(at),
+            partial(made.step, batches),
+            made.state,
+            partial(self.expected, at.model, at.batch_size, at.exact),
+            times=times,
+            steps=times,
+            devices=used,
+            counts=_counts(at, sum(parameter.numel() for parameter in module.parameters())),
+            compared=made.whole,
+            after=lambda: [same_replicas(replicas)] if any(replicas) else [],
+        )
 
+    def _expected(self, model: str, batch_size: int, exact: bool) -> Trained | Change:
+        """The plain loop's steps on one device, in training mode in either precision."""
+        images, labels = _batch(self.spec, batch_size, self.devices[0], torch.float32)
+        steps = [reference.split(images, labels, [batch_size])] * (self.spec.check_steps if exact else 1)
+        workload = built_in(model, seed=self.spec.seed, lr=self.spec.lr)
 
-def _subject(spec: Spec, devices: Sequence[Device], wanted: Wanted, at: Setting) -> Subject:
-    used, times = devices[: at.devices], spec.check_steps if at.exact else 1
-    module = built_in(at.model, seed=spec.seed).network(HOST).to(at.dtype)
-    batches = [_batch(spec, at.batch_size, device, at.dtype) for device in used]
-    made: OneDevice | TensorParallel = OneDevice(used[0], module, lr=spec.lr)
-    replicas: Sequence[Sequence[Tensor]] = []
-    if at.partition != SINGLE.name:
-        made = TensorParallel(used, module, plan(at.model, at.partition), lr=spec.lr)
-        replicas = made.replicated
-    return training(
-        str(at),
-        partial(made.step, batches),
-        made.state,
-        partial(wanted, at.model, at.batch_size, at.exact),
-        times=times,
-        steps=times,
-        devices=used,
-        counts=_counts(at, sum(parameter.numel() for parameter in module.parameters())),
-        compared=made.whole,
-        after=lambda: [same_replicas(replicas)] if any(replicas) else [],
-    )
+        def plain(exactly: bool, nudge: float = 0.0, *, scored: bool = False) -> reference.Plain:
+            return workload.trained(steps, self.devices[0].torch, exact or exactly, nudge, scored=scored)
+
+        return expected(model, plain, exact=exact)
 
 
 def _counts(at: Setting, num_values: int) -> dict[str, float]:
@@ -164,15 +169,3 @@ def _batch(spec: Spec, batch_size: int, device: Device, dtype: torch.dtype) -> t
     """The same random images and labels on any device."""
     images, labels = built_in("lenet", seed=spec.seed).batch(batch_size, device.torch)
     return images.to(dtype), labels
-
-
-def _expected(spec: Spec, first: Device, model: str, batch_size: int, exact: bool) -> Trained | Change:
-    """The plain loop's steps on one device, in training mode in either precision."""
-    images, labels = _batch(spec, batch_size, first, torch.float32)
-    steps = [reference.split(images, labels, [batch_size])] * (spec.check_steps if exact else 1)
-    workload = built_in(model, seed=spec.seed, lr=spec.lr)
-
-    def plain(exactly: bool, nudge: float = 0.0, *, scored: bool = False) -> reference.Plain:
-        return workload.trained(steps, first.torch, exact or exactly, nudge, scored=scored)
-
-    return expected(model, plain, exact=exact)

@@ -15,13 +15,10 @@ compiling were part of a sample.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Literal
-
-from annotated_types import Len
-from pydantic import Field
+from typing import Literal
 
 from scalecard import progress
+from scalecard.benchmarks.training.epochs import Epoch, OfImages, epoch
 from scalecard.benchmarks.training.strategy import with_compilation_checked
 from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
@@ -32,11 +29,9 @@ from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.counting import flops
 from scalecard.measuring.interleaved_timing import epoch_records
-from scalecard.measuring.prepare import guarded
-from scalecard.measuring.proof import Precision, Trained, expected, training
-from scalecard.measuring.spec import Common, EachOnce, Positive, Rate
+from scalecard.measuring.prepare import guarded, too_few_devices
+from scalecard.measuring.spec import Distinct, Factor, Positive, Rate, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import Case, rungs_of
@@ -49,23 +44,18 @@ from scalecard.workloads.workload import Workload, built_in
 
 NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
-Factor = Annotated[int, Field(ge=2, le=1000)]
 Rung = Literal["tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(OfWorkloads, Common):
+class Spec(OfWorkloads, OfImages):
     workloads: Workloads
-    rungs: Annotated[tuple[Rung, ...], Len(min_length=1), EachOnce]
-    accumulation: Annotated[tuple[Factor, ...], EachOnce]
-    larger_batches: Annotated[tuple[Factor, ...], EachOnce]
-    check_steps: Positive
+    rungs: Several[Rung]
+    accumulation: Distinct[Factor]
+    larger_batches: Distinct[Factor]
     epochs_of: Literal["lenet", "resnet18"] | None
     epoch_batch_size: Positive
     lr: Rate
-    epochs: Positive
-    train_images: Positive | None
-    test_images: Positive | None
 
     @property
     def of_epochs(self) -> list[Workload]:
@@ -76,28 +66,18 @@ class Spec(OfWorkloads, Common):
         return [Workload(named, "", "{}", self.epoch_batch_size, self.seed)]
 
 
-@dataclass(frozen=True)
-class Epoch(Precision):
-    """Where an epoch is built: its batch, how many images (None: all), and the precision."""
-
-    batch_size: int
-    num_images: int | None = None
-
-
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     """Every workload on one device, and epochs there; then every workload under DDP on all devices.
 
     A workload that turns out not to be trainable is a failed record.
     """
-    dataset = None
-    if spec.epochs_of:
-        dataset = datasets.load(spec.dataset, Path(spec.data_dir), spec.train_images, spec.test_images)
+    dataset = spec.images() if spec.epochs_of else None
     if machine.kind == "cpu":
         for workload in spec.loads:
             yield Record.skipped({"workload": workload.name}, NO_PEAK, metric="peak_memory", unit="B")
     wanted = [(1, workload) for workload in (*spec.loads, *spec.of_epochs)]
     wanted += [(machine.num_devices, workload) for workload in spec.loads if machine.num_devices > 1]
-    for count, workload in in_equal_parts(wanted, label=_label, headline=len(spec.loads)):
+    for count, workload in in_equal_parts(wanted, label=lambda turn: _label(*turn), headline=len(spec.loads)):
         case: Case = {"workload": workload.name, "devices": count}
         images = dataset if count == 1 and workload.name == spec.epochs_of else None
         yield from launch_and_record(
@@ -106,12 +86,10 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             machine=machine,
             cases=[(case, "step_time"), *([(case, "epoch_time")] if images else [])],
         )
-    if machine.num_devices == 1:
-        yield Record.skipped({"devices": 2}, "needs 2 devices, this machine has 1", metric="step_time")
+    yield from too_few_devices({"devices": 2}, machine, metric="step_time")
 
 
-def _label(turn: tuple[int, Workload]) -> str:
-    count, workload = turn
+def _label(count: int, workload: Workload) -> str:
     return f"tuning {workload.name} on {progress.counted(count, 'device')}"
 
 
@@ -176,47 +154,30 @@ def _epochs(
 def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination) -> Variant:
     case: Case = {"workload": spec.epochs_of, "devices": 1, "strategy": SINGLE.name, **combination.case}
     case |= {"data": dataset.name, "batch_size": spec.epoch_batch_size, "lr": spec.lr}
-    small = Epoch(CHECK_BATCH, CHECK_BATCH * spec.check_steps - 1, exact=True)
-    build, whole = partial(_epoch, ctx, spec, dataset, combination), Epoch(spec.epoch_batch_size)
-    return Variant(name=str(combination), case=case, build=build, proven_at=[small], timed_at=whole)
+    at = Epoch(built_in(str(spec.epochs_of), seed=spec.seed, lr=spec.lr, batch_size=spec.epoch_batch_size), 1)
+    small, build = at.small(CHECK_BATCH, CHECK_BATCH * spec.check_steps - 1, exact=True), partial(_epoch, ctx, dataset)
+    return Variant(name=str(combination), case=case, build=partial(build, combination), proven_at=[small], timed_at=at)
 
 
-def _epoch(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
+def _epoch(ctx: RankContext, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
     """An epoch over the images. What is compiled or recorded is so in an epoch of its own, before any is timed."""
-    images, name = dataset.limited(at.num_images, None), str(spec.epochs_of)
-    workload = built_in(name, seed=spec.seed, lr=spec.lr, exact=at.exact)
-    module = workload.network(ctx.device)
-    rungs = combination.rungs
-    trainer = TunedTrainer(module, images, at.batch_size, spec.lr, spec.seed, frozen=at.exact, rungs=rungs)
-    steps = len(reference.batches(len(images.train), at.batch_size))
-
-    def wanted() -> Trained:
-        split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=at.batch_size)
-        parts = split(seed=spec.seed, dtype=at.dtype)
-        return expected(name, partial(workload.trained, parts, ctx.device), exact=True)  # type: ignore[return-value]
-
-    forward, whole = map(flops, workload.without_data())
-    subject = training(
-        f"{name}, an epoch with {combination}",
-        trainer.epoch,
-        lambda: [*module.parameters(), *module.buffers()],
-        wanted,
-        times=1 if at.exact else 0,
-        steps=steps,
+    workload, images = at.workload, dataset.limited(at.num_images, None)
+    module, how = workload.network(ctx.device), (workload.batch_size, workload.lr, workload.seed)
+    trainer = TunedTrainer(module, images, *how, frozen=workload.exact, rungs=combination.rungs)
+    steps = len(reference.batches(len(images.train), workload.batch_size))
+    subject = epoch(
+        at,
+        trainer,
+        module,
+        f"{workload.name}, an epoch with {combination}",
         devices=[ctx],
-        counts={
-            **combination.updates(OptimizerSettings(spec.lr), steps),
-            "test FLOPs": len(images.test) * forward,
-            **({"FLOPs": len(images.train) * whole, "samples": len(images.train)} if combination.seen else {}),
-        },
-        module=module,
-        order=trainer.order,
-        test=trainer.accuracy,
+        unseen=["updates", *([] if combination.seen else ["FLOPs", "samples"])],
+        counts=combination.updates(OptimizerSettings(workload.lr), steps),
     )
 
     def warm() -> Iterator[Check]:
         yield from subject.prove()
-        if not (combination.seen or at.exact):
+        if not (combination.seen or workload.exact):
             trainer.epoch()
 
     warmed, code = replace(subject, prove=warm), trainer.tuned.compiled

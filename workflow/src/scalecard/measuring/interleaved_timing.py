@@ -91,11 +91,12 @@ def time_epochs(
     return _timed(variants, bench, partial(_run_epochs, bench, num_epochs), again="timing as many epochs again")
 
 
-def epoch_records(variants: Sequence[Variant], **how: Any) -> Iterator[Record]:
-    """The time of every epoch of each variant, and the accuracy after it; time_epochs() is told `how`."""
+def epoch_records(variants: Sequence[Variant], *, scored: bool = True, **how: Any) -> Iterator[Record]:
+    """The time of every epoch of each variant and, if `scored`, the accuracy after it; time_epochs() is told `how`."""
     for timing in time_epochs(variants, **how):
         yield timing.record("epoch_time")
-        yield timing.accuracy_record()
+        if scored:
+            yield timing.accuracy_record()
 
 
 def _timed(

@@ -15,9 +15,11 @@ import torch
 
 from scalecard import progress
 from scalecard.hardware.failures import DeviceFault, empty_cache, first_line, reason_of
+from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Prepared, Subject, Timing, Variant, local
 from scalecard.measuring.counting import UPDATES, counted
 from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, refuse_failed
+from scalecard.measuring.shared_decisions import Ranks
 from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
 from scalecard.measuring.timer import Bench
 from scalecard.progress import Activity, spent_on
@@ -47,10 +49,10 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
 
 
 @spent_on(Activity.PROOF)
-def proofs(variants: Sequence[Variant], bench: Bench) -> dict[str, list[Check]]:
+def proofs(variants: Sequence[Variant], ranks: Ranks) -> dict[str, list[Check]]:
     """The checks of every variant, by its name, at the settings at which it is not timed; some may have failed."""
     return {
-        variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, bench)]
+        variant.name: [check for setting in variant.proven_at for check in _proofs(variant, setting, ranks)]
         for variant in variants
     }
 
@@ -59,11 +61,11 @@ def proofs(variants: Sequence[Variant], bench: Bench) -> dict[str, list[Check]]:
 _proven: WeakKeyDictionary[Callable[[Any], Subject], dict[Any, list[Check]]] = WeakKeyDictionary()
 
 
-def _proofs(variant: Variant, setting: Any, bench: Bench) -> list[Check]:
+def _proofs(variant: Variant, setting: Any, ranks: Ranks) -> list[Check]:
     """What one builder makes of one setting is proven once, however many variants share it."""
     proven = _proven.setdefault(variant.build, {})
     if setting not in proven:
-        proven[setting] = agreed([*variant.build(setting).prove()], bench.ranks)
+        proven[setting] = agreed([*variant.build(setting).prove()], ranks)
         empty_cache()  # what was built for it may refer to itself
     return proven[setting]
 
@@ -72,7 +74,7 @@ def _prepared(variant: Variant, bench: Bench) -> Prepared:
     if variant.place and variant.place.fault:
         raise DeviceFault(f"{variant.name} failed before: {variant.place.fault}")
     progress.detail(f"proving {variant.name}")
-    checks = [*variant.proven, *proofs([variant], bench)[variant.name]]
+    checks = [*variant.proven, *proofs([variant], bench.ranks)[variant.name]]
     refuse_failed(checks)
     subject = variant.build(variant.timed_at)
     with _put_back(subject):
@@ -198,3 +200,10 @@ def _guarded(records: Iterable[Record], case: Case, metric: str, unit: Unit) -> 
         yield from records
     for note, reason in failures:
         yield Record.failed(case, note, reason=reason, metric=metric, unit=unit)
+
+
+def too_few_devices(case: Case, machine: Machine, *, needed: int = 2, metric: str = "time") -> Iterator[Record]:
+    """A skipped record of a case that needs more devices than the machine has."""
+    if machine.num_devices < needed:
+        note = f"needs {needed} devices, this machine has {machine.num_devices}"
+        yield Record.skipped(case, note, metric=metric)

@@ -22,29 +22,28 @@ class Ranks(Protocol):
     """
 
     @property
-    def leads(self) -> bool: ...
+    def leads(self) -> bool:
+        return True
 
     @property
-    def alone(self) -> bool: ...
+    def alone(self) -> bool:
+        return True
 
     @property
-    def spans_nodes(self) -> bool: ...
-
-    def barrier(self) -> None: ...
-
-    def maximum(self, values: Sequence[float]) -> list[float]: ...
-
-
-class _Alone:
-    leads = True
-    alone = True
-    spans_nodes = False
+    def spans_nodes(self) -> bool:
+        return False
 
     def barrier(self) -> None:
-        pass
+        """Wait until all of them are here."""
+        return
 
     def maximum(self, values: Sequence[float]) -> list[float]:
+        """Of every value, the largest that one of them has."""
         return list(values)
+
+
+class _Alone(Ranks):
+    pass
 
 
 ALONE: Ranks = _Alone()

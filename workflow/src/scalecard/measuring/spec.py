@@ -9,7 +9,7 @@ import difflib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import pydantic
 from annotated_types import Len
@@ -30,13 +30,15 @@ MOST_VALUES = 1_000  # in a sweep; each is measured for seconds
 LARGEST_SEED = 2**63 - 100_001  # a rank adds its number, and torch takes 64 bits
 SHOWN = 100  # letters of a value in a message
 
+T = TypeVar("T")
 EachOnce = pydantic.AfterValidator(_each_once)
-Several = Len(min_length=1, max_length=MOST_VALUES)
+Distinct = Annotated[tuple[T, ...], Len(max_length=MOST_VALUES), EachOnce]
+Several = Annotated[tuple[T, ...], Len(min_length=1, max_length=MOST_VALUES), EachOnce]
 Positive = Annotated[int, pydantic.Field(gt=0, le=MOST)]
+Factor = Annotated[int, pydantic.Field(ge=2, le=MOST_VALUES)]  # by which something grows
 Rate = Annotated[float, pydantic.Field(gt=0, le=100, allow_inf_nan=False)]
-Sweep = Annotated[tuple[Positive, ...], Several, EachOnce]
-ByteSizes = Annotated[tuple[Annotated[int, pydantic.Field(gt=0, le=MOST_BYTES)], ...], Several, EachOnce]
-Rates = Annotated[tuple[Rate, ...], Several, EachOnce]
+Sweep = Several[Positive]
+ByteSizes = Several[Annotated[int, pydantic.Field(gt=0, le=MOST_BYTES)]]
 Dtype = Literal["float32", "tf32", "bfloat16"]
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from scalecard import progress
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject, Variant, Work
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records
 from scalecard.measuring.prepare import guarded
 from scalecard.measuring.proof import Value, fill, number, same_as, total
 from scalecard.measuring.stopping_rule import Rule
@@ -110,5 +110,4 @@ def of_nodes(ctx: RankContext, rule: Rule, size: int) -> Iterator[Record]:
 def timed(ctx: RankContext, rule: Rule, collective: str, size: int, case: Case) -> Iterator[Record]:
     """The time of a collective on these ranks."""
     variant = Variant(name=collective, case=case, build=partial(subject, ctx, collective), timed_at=size)
-    for timing in time_rounds([variant], devices=[ctx], rule=rule, ranks=ctx):
-        yield timing.record()
+    return round_records([variant], devices=[ctx], rule=rule, ranks=ctx)

@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.machine import copies, matmul
@@ -24,9 +27,9 @@ from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors.nvidia import nccl
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import count
-from scalecard.measuring.interleaved_timing import time_rounds
+from scalecard.measuring.interleaved_timing import round_records
 from scalecard.measuring.prepare import guarded
-from scalecard.measuring.stopping_rule import Rule
+from scalecard.measuring.spec import MOST_BYTES, ByteSizes, Common, Positive, Several
 from scalecard.records.axes import Case, Scalar
 from scalecard.records.record import Check, Reason, Record
 
@@ -43,18 +46,15 @@ Counts = dict[tuple[Part, str], int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Amounts:
-    """How much of everything: products of size x size matrices, bytes, seconds of load, and the rule to measure by."""
+class Amounts(Common):
+    """How much of everything: products of size x size matrices, bytes, seconds of load."""
 
-    measure: Rule
-    seed: int
-    size: int
-    products: int
-    dtypes: Sequence[str]
-    memory_bytes: int
-    link_bytes: Sequence[int]
-    load_seconds: float
-    data_dir: str
+    size: Positive
+    products: Positive
+    dtypes: Several[Literal["float32", "bfloat16"]]
+    memory_bytes: Annotated[int, Field(ge=4, le=MOST_BYTES)]
+    link_bytes: ByteSizes
+    load_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 
 
 def records(of: Amounts, machine: Machine) -> Iterator[Record]:
@@ -94,7 +94,8 @@ def _each(of: Amounts, devices: Sequence[Device], case: Case, make: Callable[[De
     """The same work on every device: in turns, then on all at once."""
     for at_once in (False, True)[: len(devices)]:
         variants = _on_each(devices, make, case, at_once=at_once)
-        yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), {**case, "at_once": at_once})
+        found = round_records(variants, devices=devices, rule=of.measure, at_once=at_once)
+        yield from guarded(found, {**case, "at_once": at_once})
 
 
 def _on_each(devices: Sequence[Device], make: Callable[[Device], Subject], case: Case, **more: Scalar) -> list[Variant]:
@@ -103,13 +104,6 @@ def _on_each(devices: Sequence[Device], make: Callable[[Device], Subject], case:
         Variant(name=str(device), case=own, build=make, timed_at=device, place=device)
         for device, own in zip(devices, cases, strict=True)
     ]
-
-
-def _timed(
-    rule: Rule, variants: Sequence[Variant], devices: Sequence[Device], *, at_once: bool = False
-) -> Iterator[Record]:
-    for timing in time_rounds(variants, devices=devices, rule=rule, at_once=at_once):
-        yield timing.record()
 
 
 def _products(of: Amounts, at: Products, device: Device) -> Subject:
@@ -151,7 +145,7 @@ def _pairs(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
             )
             for link in turn
         ]
-        yield from guarded(_timed(of.measure, variants, devices, at_once=at_once), case)
+        yield from guarded(round_records(variants, devices=devices, rule=of.measure, at_once=at_once), case)
 
 
 def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
@@ -169,7 +163,7 @@ def _load(of: Amounts, devices: Sequence[Device]) -> Iterator[Record]:
     rule = replace(of.measure, block_seconds=0.1, max_rounds=100_000, min_seconds=of.load_seconds, max_seconds=each)
     at = Products(of.size, of.products, supported[-1])
     variants = _on_each(devices, partial(_products, of, at), {"part": "load"}, **asdict(at))
-    yield from guarded(_timed(rule, variants, devices, at_once=True), {"part": "load"})
+    yield from guarded(round_records(variants, devices=devices, rule=rule, at_once=True), {"part": "load"})
 
 
 def _host_memory(of: Amounts) -> Iterator[Record]:
@@ -179,7 +173,7 @@ def _host_memory(of: Amounts) -> Iterator[Record]:
         with host.on(cores), closing(CpuDevice(0, len(cores))) as worker:
             build = partial(copies.subject_in_memory, of.seed, "copy", of.memory_bytes)
             variant = Variant(name=f"NUMA node {node}", case=case, build=build, timed_at=worker)
-            yield from _timed(of.measure, [variant], [worker])
+            yield from round_records([variant], devices=[worker], rule=of.measure)
 
 
 def _storage(of: Amounts) -> Iterator[Record]:
@@ -191,8 +185,8 @@ def _storage(of: Amounts) -> Iterator[Record]:
         free = float(shutil.disk_usage(folder).free)
         yield Record(case={"part": "storage"}, metric="free_space", unit="B", samples=[[free]])
         with file_of(folder, of.memory_bytes) as (path, checksum):
-            build = partial(reading, path)
-            yield from _timed(of.measure, [Variant(name="storage", case=case, build=build, timed_at=checksum)], [])
+            variant = Variant(name="storage", case=case, build=partial(reading, path), timed_at=checksum)
+            yield from round_records([variant], devices=[], rule=of.measure)
     except OSError as error:
         yield Record.skipped(case, f"no file of this size can be written to data_dir: {error.strerror}")
 

@@ -4,10 +4,10 @@ On machines without GPUs a ResNet-26 of a quarter of the width takes its place: 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from scalecard import progress
 from scalecard.benchmarks.training.cut_model import CutWorkload, given, gradients
@@ -15,6 +15,7 @@ from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.shared_decisions import decided
+from scalecard.measuring.spec import Common, Positive, Rate
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
@@ -38,7 +39,21 @@ def after(model: str, *layers: int) -> Cuts:
     return tuple(sum(BOTTLENECKS[model][:layer]) + 1 for layer in layers)
 
 
-def resnet50(spec: Any, *, exact: bool = False) -> Workload:
+@dataclass(frozen=True, kw_only=True)
+class OfResNet50(Common):
+    """The values of experiments that cut it; of its small batch, with which equality is proven, too."""
+
+    model: Model
+    batch_size: Positive
+    image_size: Positive
+    num_classes: Positive
+    lr: Rate
+    check_batch_size: Positive
+    check_image_size: Positive
+    check_steps: Positive
+
+
+def resnet50(spec: OfResNet50, *, exact: bool = False) -> Workload:
     """Random images and one-hot vectors, whose mean squared error is the loss; `exact`: few and small, in float64."""
     size, image_size = spec.batch_size, spec.image_size
     if exact:

@@ -1,0 +1,140 @@
+"""Epochs over the images of a data set: what experiments that time them are told, and how they are proven and counted.
+
+The textbook's concise way is here too: a module on one device or, wrapped in nn.DataParallel, on several. As timed the
+plain loop forwards each device's equal share by itself, because batch normalisation sees no more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalecard import progress
+from scalecard.hardware.devices import Device
+from scalecard.measuring.case_variant import Subject
+from scalecard.measuring.counting import flops
+from scalecard.measuring.proof import Change, Precision, Trained, expected, training
+from scalecard.measuring.spec import Common, Positive
+from scalecard.parallel.trainer import Trainer
+from scalecard.workloads import datasets, reference
+from scalecard.workloads.workload import Workload
+
+CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfImages(Common):
+    """The values of experiments that time whole epochs."""
+
+    epochs: Positive
+    train_images: Positive | None
+    test_images: Positive | None
+    check_steps: Positive
+
+    def images(self) -> datasets.Dataset:
+        """Of Fashion-MNIST, or their stand-in."""
+        return datasets.load(self.dataset, Path(self.data_dir), self.train_images, self.test_images)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Where an epoch is built: the workload with its batch size and learning rate, devices, and images (None: all)."""
+
+    workload: Workload
+    devices: int
+    num_images: int | None = None
+
+    def small(self, batch_size: int, num_images: int, *, exact: bool = False) -> "Epoch":
+        """The same over a few images, to prove it."""
+        return replace(self, workload=replace(self.workload, batch_size=batch_size, exact=exact), num_images=num_images)
+
+    def proven_at(self, *, each: int, check_steps: int) -> list["Epoch"]:
+        """Small ones: in float64 with about `each` samples a device and a smaller last batch, and a step as timed.
+
+        In training mode, every device needs its equal share.
+        """
+        even = each * self.devices
+        return [self.small(even + 1, (even + 1) * check_steps - 1, exact=True), self.small(even, even)]
+
+
+def epoch(
+    at: Epoch,
+    trainer: Trainer,
+    network: nn.Module,
+    where: str,
+    *,
+    devices: Iterable[Any],
+    shares: int = 1,
+    counts: Mapping[str, float] = {},
+    unseen: Sequence[str] = (),
+    work: Callable[[], object] | None = None,
+    **more: Any,
+) -> Subject:
+    """A trainer's epoch, which changes the network; over few images, it is compared with the plain loop's.
+
+    That one forwards every batch in so many `shares`. Beside what every epoch does, `counts` are expected; what is
+    `unseen` is not. `work` calls the trainer's own method, elsewhere; `more` goes to the Subject.
+    """
+    workload, images, ranks = at.workload, trainer.dataset, trainer.world_size
+    batches = reference.batches(len(images.train), workload.batch_size, ranks)
+    seen, (forward, whole) = sum(map(len, batches)) // ranks, map(flops, workload.without_data())
+    every = {"FLOPs": seen * whole, "updates": len(batches), "samples": seen, "test FLOPs": len(images.test) * forward}
+
+    def wanted() -> Trained | Change:
+        split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=workload.batch_size)
+        steps = split(seed=workload.seed, dtype=Precision(exact=workload.exact).dtype, shares=shares)
+        plain = partial(workload.trained, steps, images.train.labels.device)
+        return expected(workload.name, plain, exact=workload.exact)
+
+    return training(
+        where,
+        work or trainer.epoch,
+        lambda: [*network.parameters(), *network.buffers()],
+        wanted,
+        times=1 if at.num_images else 0,
+        steps=len(batches),
+        devices=devices,
+        counts={**{name: count for name, count in every.items() if name not in unseen}, **counts},
+        **{"module": network, "order": trainer.order, "test": trainer.accuracy, **more},
+    )
+
+
+def concise_epoch(
+    first: Device, dataset: datasets.Dataset, scored: bool, at: Epoch, *, begun: Sequence[Tensor] = ()
+) -> Subject:
+    """An epoch of the textbook's concise way, after which the test images are `scored`, or none.
+
+    As timed, it goes on with a net that was trained before: `begun` are that one's parameters and buffers, of which all
+    but the weights of convolutions and linear layers are kept.
+    """
+    workload = at.workload
+    images = dataset.limited(at.num_images, None).to(first.torch)
+    module = workload.network(first.torch)
+    if begun and at.num_images is None:
+        _take_over(module, begun)
+    wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
+    trainer = Trainer(wrapped, images, workload.batch_size, workload.lr, workload.seed, frozen=workload.exact)
+    return epoch(
+        at,
+        trainer,
+        module,
+        f"an epoch on {progress.counted(at.devices, 'device')}",
+        devices=[first],
+        shares=1 if workload.exact else at.devices,
+        unseen=["FLOPs", "test FLOPs"] if at.devices > 1 else [] if scored else ["test FLOPs"],  # by threads
+        work=partial(first.submit, trainer.epoch),
+        module=wrapped,
+        test=partial(first.call, trainer.accuracy) if scored else None,
+    )
+
+
+@torch.no_grad()
+def _take_over(module: nn.Module, begun: Sequence[Tensor]) -> None:
+    renewed = {layer.weight for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)}
+    for own, kept in zip([*module.parameters(), *module.buffers()], begun, strict=True):
+        if own not in renewed:
+            own.copy_(kept)
