@@ -50,32 +50,29 @@ def share_of(record: Record) -> int:
 
 def divisions(result: Result) -> list[Division]:
     """Every model on every pair of devices of which anything together was measured."""
-    of_all = result.select("predicted_share")
-    return [found for predicted in of_all if (found := _division(result, predicted)) is not None]
-
-
-def _division(result: Result, predicted: Record) -> Division | None:
-    case: Case = {key: predicted.case[key] for key in ("workload", "pairing", "batch_size", "slowed")}
-    alone = by_key((record.text("place"), record) for record in result.select("step_time", part="alone", **case))
-    whole = predicted.integer("batch_size")
-    timed = result.select("step_time", part="together", **case)
-    seconds = result.find("predicted_time", **predicted.case)
-    base = next((record for record in timed if record.case["share"] in (0, whole)), None)
-    together = sorted((record for record in timed if record is not base), key=share_of)
-    if len(alone) < 2 or not (seconds and base and together):
-        return None
-    first, second = alone
-    return Division(
-        names=(first, second),
-        batch_size=whole,
-        slowed=predicted.integer("slowed"),
-        curves=[sorted(curve, key=share_of) for curve in alone.values()],
-        together=together,
-        alone=base,
-        emulated=result.emulated,
-        predicted=predicted.median,
-        predicted_time=seconds.median,
-    )
+    found = []
+    for predicted in result.select("predicted_share"):
+        case: Case = {key: predicted.case[key] for key in ("workload", "pairing", "batch_size", "slowed")}
+        alone = by_key((record.text("place"), record) for record in result.select("step_time", part="alone", **case))
+        timed, whole = result.select("step_time", part="together", **case), predicted.integer("batch_size")
+        seconds = result.find("predicted_time", **predicted.case)
+        base = next((record for record in timed if record.case["share"] in (0, whole)), None)
+        together = sorted((record for record in timed if record is not base), key=share_of)
+        if len(alone) > 1 and seconds and base and together:
+            first, second = alone
+            one = Division(
+                names=(first, second),
+                batch_size=whole,
+                slowed=predicted.integer("slowed"),
+                curves=[sorted(curve, key=share_of) for curve in alone.values()],
+                together=together,
+                alone=base,
+                emulated=result.emulated,
+                predicted=predicted.median,
+                predicted_time=seconds.median,
+            )
+            found.append(one)
+    return found
 
 
 def over_in_rounds(new: Record, old: Record) -> Ratio:
