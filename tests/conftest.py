@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest
 from scalecard.hardware import device_timestamps
 from scalecard.hardware.machine import Machine, probe
-from scalecard.jobs.containers import engines
+from scalecard.jobs.containers import launch
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.records import files
 from scalecard.records.record import Record, Result
@@ -216,8 +216,8 @@ def fake_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/bin")
-    for engine, (_, *question) in engines.QUESTION.items():
-        monkeypatch.setitem(engines.QUESTION, engine, (str(folder / engine), *question))
+    for engine, (_, *question) in launch.QUESTION.items():
+        monkeypatch.setitem(launch.QUESTION, engine, (str(folder / engine), *question))
 
     def put(name: str, script: str) -> None:
         path = folder / name

@@ -19,8 +19,8 @@ import psutil
 import pytest
 from pretended_gpus import boxes
 from scalecard.hardware.machine import probe
-from scalecard.jobs.containers import build, engines, launch
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers import build, launch
+from scalecard.jobs.containers.launch import Marker
 from support.projects import ROOT, SMOKE, completed, copy_project, planned, results_of, snakemake
 
 FOLDER = ROOT / "tests" / "containers"
@@ -161,7 +161,7 @@ def use(folder: Path, engine: str) -> None:
 
 
 def marker_of(folder: Path) -> Marker:
-    return engines.read_marker(folder / "results" / MARKER)
+    return launch.read_marker(folder / "results" / MARKER)
 
 
 def inside(folder: Path, code: str, **variables: str) -> str:
@@ -336,8 +336,8 @@ def test_an_image_deleted_behind_our_back_is_built_again(built: Path, tmp_path: 
     folder, name = copy_of(built, tmp_path), "localhost/scalecard-to-be-deleted:1"
     made = marker_of(folder)
     subprocess.run(["podman", "tag", str(made.image), name], check=True)
-    engines.write_marker(folder / "results" / MARKER, replace(made, image=name))
-    assert not engines.forget_if_gone(folder / "results" / MARKER)
+    launch.write_marker(folder / "results" / MARKER, replace(made, image=name))
+    assert not launch.forget_if_gone(folder / "results" / MARKER)
     subprocess.run(["podman", "rmi", name], check=True, capture_output=True)
     assert MARKER in planned(folder, f"results/{MARKER}", *CONFIG)
 

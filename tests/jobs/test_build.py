@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scalecard.hardware.facts import locked_version
 from scalecard.jobs.containers import build
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers.launch import Marker
 from support.projects import ROOT
 
 Fake = Callable[[str, str], None]

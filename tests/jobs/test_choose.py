@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.jobs.containers import engines, launch
+from scalecard.jobs.containers import launch
 from support.projects import ROOT
 
 Fake = Callable[[str, str], None]
@@ -73,8 +73,8 @@ def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an
         assert ("NVIDIA" in done.err) == (script == WITHOUT_GPUS), "the GPUs are blamed for nothing else"
     else:
         assert done.status == 0
-        assert engines.read_marker(path).engine == "none"
-        assert reason in engines.read_marker(path).why
+        assert launch.read_marker(path).engine == "none"
+        assert reason in launch.read_marker(path).why
         assert advice in done.out
 
 
@@ -96,7 +96,7 @@ def test_an_image_that_sees_the_gpus_is_the_marker(
     monkeypatch.setattr(launch, "has_gpus", lambda: True)
     done, path = container("auto")
     assert done.status == 0
-    assert (engines.read_marker(path).engine, engines.read_marker(path).image) == ("docker", "sha256:" + "a" * 64)
+    assert (launch.read_marker(path).engine, launch.read_marker(path).image) == ("docker", "sha256:" + "a" * 64)
 
 
 @pytest.mark.parametrize(("wanted", "status"), [("auto", 0), ("apptainer", 2)])
@@ -107,14 +107,14 @@ def test_without_a_registry_auto_uses_the_host_and_not_apptainer(
     wanted: str,
     status: int,
 ) -> None:
-    monkeypatch.setattr(engines, "ENGINES", ("apptainer",))
+    monkeypatch.setattr(launch, "ENGINES", ("apptainer",))
     unreachable = "dial tcp: lookup registry: no such host"
     fake_engine("apptainer", f"[ $1 = version ] && echo 1.4.5 || {{ echo 'FATAL: {unreachable}' >&2; exit 255; }}")
     done, path = container(wanted)
     assert (done.status, path.exists()) == (status, status == 0)
     assert unreachable in done.out + done.err
     if wanted == "auto":
-        assert engines.read_marker(path).engine == "none"
+        assert launch.read_marker(path).engine == "none"
 
 
 def test_an_image_for_other_nodes_is_not_tried_on_this_one(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scalecard.hardware.vendors.nvidia import nccl
 from scalecard.jobs.containers import inside, launch
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers.launch import Marker
 
 Fake = Callable[[str, str], None]
 COMMAND = ["python", "-m", "scalecard"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scalecard.jobs.config import InvalidConfig, resolve
 from scalecard.jobs.containers import build
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers.launch import Marker
 from support.blocks import CONFIG
 from support.projects import ROOT
 

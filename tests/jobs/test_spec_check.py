@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from scalecard.jobs import config
 from scalecard.jobs.config import InvalidConfig, resolve
-from scalecard.jobs.containers import engines, launch
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers import launch
+from scalecard.jobs.containers.launch import Marker
 from support.blocks import CONFIG
 from support.projects import ROOT
 
@@ -51,7 +51,7 @@ def test_what_the_image_accepts_is_not_checked_again(asked: list[Marker]) -> Non
 
 
 def test_an_image_that_is_there_is_asked_at_once(asked: list[Marker], tmp_path: Path) -> None:
-    engines.write_marker(tmp_path / "container.json", IMAGE)
+    launch.write_marker(tmp_path / "container.json", IMAGE)
     assert config.spec_place(tmp_path / "container.json") == IMAGE
     assert config.spec_place(tmp_path / "none.json") is None
 
@@ -65,6 +65,6 @@ def test_a_host_with_pytorch_asks_no_image(
     asked: list[Marker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(config, "has_torch", lambda: True)
-    engines.write_marker(tmp_path / "container.json", IMAGE)
+    launch.write_marker(tmp_path / "container.json", IMAGE)
     assert config.spec_place(tmp_path / "container.json") == config.HOST
     config.check_in_image(Marker(engine="none", why="no engine answers"))

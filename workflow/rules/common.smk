@@ -11,7 +11,7 @@ from scalecard import exports
 from scalecard.hardware import host
 from scalecard.jobs import inputs, plan, startup
 from scalecard.jobs.config import resolve
-from scalecard.jobs.containers import build, engines
+from scalecard.jobs.containers import build, launch
 
 
 # On a cluster these run where the workflow was started; without one, every job does.

@@ -2,7 +2,7 @@
 # on the dependencies: editing the project's code rebuilds nothing.
 MARKER = f"{HERE}/container.json"
 
-if workflow.is_main_process and engines.forget_if_gone(Path(MARKER)):
+if workflow.is_main_process and launch.forget_if_gone(Path(MARKER)):
     logger.warning(
         f"The image of {MARKER} is gone; it will be rebuilt when an experiment needs it."
     )

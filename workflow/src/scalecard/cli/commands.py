@@ -184,12 +184,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _container(args: argparse.Namespace) -> None:
     from scalecard.jobs import config
-    from scalecard.jobs.containers import build, engines
+    from scalecard.jobs.containers import build, launch
 
     made = build.choose(args.settings, shared=args.shared)
     if not args.shared:
         config.check_in_image(made)
-    engines.write_marker(args.output, made)
+    launch.write_marker(args.output, made)
 
 
 def _fetch(args: argparse.Namespace) -> None:

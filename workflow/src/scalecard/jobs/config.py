@@ -28,7 +28,7 @@ from scalecard.hardware.machine import MAX_CPU_DEVICES, Machine, probe
 from scalecard.jobs import needs, workloads
 from scalecard.jobs.config_file import InvalidConfig
 from scalecard.jobs.containers import build, launch
-from scalecard.jobs.containers.engines import Marker, read_marker
+from scalecard.jobs.containers.launch import Marker, read_marker
 from scalecard.jobs.inputs import SOURCES, experiment_names, spec_fields
 from scalecard.jobs.plan import job_minutes, shares
 from scalecard.measuring.spec import MOST_VALUES, SHOWN, did_you_mean, shortened

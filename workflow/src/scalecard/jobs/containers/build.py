@@ -20,8 +20,8 @@ from scalecard import __version__
 from scalecard.hardware.environment import git
 from scalecard.hardware.facts import PROJECT, Missing, locked_version
 from scalecard.hardware.vendors.nvidia import PACKAGES as PACKAGES_OF_CUDA
-from scalecard.jobs.containers import engines, launch
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers import launch
+from scalecard.jobs.containers.launch import Marker
 
 CONTEXT = PROJECT / "docker"
 LOCK = CONTEXT / "requirements.lock"
@@ -123,7 +123,7 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
     if image:
-        if not engines.has_image(engine, image):  # a machine that reaches no registry may already have it
+        if not launch.has_image(engine, image):  # a machine that reaches no registry may already have it
             _run([engine, "pull", "--quiet", image])
         return _described(engine, why, image, base=None)
     built = _built(engine, f"scalecard:{file_hash(LOCK)}", arguments, further)
@@ -132,7 +132,7 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
 
 def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | None) -> str:
     """Build the image and, from it, one with further packages; the tag of the last."""
-    if not engines.has_image(engine, arguments["BASE_IMAGE"]):
+    if not launch.has_image(engine, arguments["BASE_IMAGE"]):
         _run([engine, "pull", arguments["BASE_IMAGE"]], failure=NoBaseImage)
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
@@ -198,7 +198,7 @@ def _sif(why: str, arguments: Mapping[str, str], image: str | None, further: str
 
 
 def _build_sif(made: Path, arguments: Mapping[str, str], image: str | None, further: str | None) -> None:
-    builder = next((engine for engine in ("docker", "podman") if not engines.why_silent(engine)), None)
+    builder = next((engine for engine in ("docker", "podman") if not launch.why_silent(engine)), None)
     if image:
         _run(["apptainer", "build", str(made), f"docker://{image}"])
     elif builder:
@@ -283,7 +283,7 @@ def choose(wanted: Mapping[str, Any], *, shared: bool) -> Marker:
     container starts or the GPUs are not passed on, engine 'auto' falls back to the host's environment, and an engine
     chosen by name is an error.
     """
-    engine, why = engines.choose(wanted["engine"], shared=shared)
+    engine, why = launch.choose(wanted["engine"], shared=shared)
     print(f"experiments run in {'the host environment' if engine == 'none' else engine}: {why}", flush=True)
     try:
         made = prepare(engine, why, wanted)

@@ -10,8 +10,10 @@ left out.
 
 import csv
 import io
+import json
 import os
 import resource
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +21,7 @@ from typing import NamedTuple
 from scalecard.hardware import environment, isolation
 from scalecard.hardware.facts import PROJECT
 from scalecard.hardware.vendors.nvidia import nccl
-from scalecard.jobs.containers import engines
-from scalecard.jobs.containers.engines import Marker
+from scalecard.jobs.containers.launch import TIMEOUT, Marker
 
 ALLOWED = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SCALECARD_STRICT", "TORCH_DIST_USE_NCCL2"),
@@ -127,9 +128,34 @@ def by_apptainer(given: Inside) -> tuple[list[str], dict[str, str]]:
     return command, kept | {f"APPTAINERENV_{key}": value for key, value in given.variables.items()}
 
 
+class Host(NamedTuple):
+    """An engine as it runs here. `cdi`: it takes GPUs by their names in the Container Device Interface."""
+
+    engine: str
+    rootless: bool
+    cdi: bool
+
+
+def ask(engine: str) -> Host:
+    """What Docker or Podman is here. Podman runs as the caller; Docker's daemon is asked."""
+    if engine == "podman":
+        return Host(engine, os.getuid() != 0, cdi=True)
+    try:
+        asked = ("docker", "info", "--format", "{{json .}}")
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT)
+        facts = json.loads(done.stdout) if done.returncode == 0 else {}
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        facts = {}
+    rootless = any("rootless" in option for option in facts.get("SecurityOptions") or [])
+    # Docker's daemon lists the GPUs that it finds by CDI since 28.2; since 25 it names the folders that specify them.
+    listed = [str(device.get("ID", "")) for device in facts.get("DiscoveredDevices") or []]
+    specified = [path for folder in facts.get("CDISpecDirs") or [] for path in Path(folder).glob("nvidia*")]
+    return Host(engine, rootless, cdi=any(name.startswith("nvidia.com/gpu=") for name in listed) or bool(specified))
+
+
 def by_docker_or_podman(engine: str, given: Inside) -> list[str]:
     """Everything before the image's name."""
-    host = engines.ask(engine)
+    host = ask(engine)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # half as on the host: NCCL's ranks use it
     gpus = ["--device", "nvidia.com/gpu=all"] if host.cdi else ["--gpus", "all"]
     return [
@@ -146,7 +172,7 @@ def by_docker_or_podman(engine: str, given: Inside) -> list[str]:
     ]
 
 
-def _user(host: engines.Host) -> list[str]:
+def _user(host: Host) -> list[str]:
     """Run as the caller, who then owns every file, with the caller's groups, which may be allowed the devices.
 
     Root in a rootless engine is the caller. (Podman's keep-id would first copy the whole image.)
@@ -157,7 +183,7 @@ def _user(host: engines.Host) -> list[str]:
     return ["--user", f"{os.getuid()}:{os.getgid()}", *(part for g in groups for part in ("--group-add", str(g)))]
 
 
-def _limits(host: engines.Host) -> Iterator[str]:
+def _limits(host: Host) -> Iterator[str]:
     """Locked memory for InfiniBand and a larger stack for NCCL; a rootless engine cannot exceed its own limits.
 
     Podman's are the caller's. Those of a rootless Docker are its daemon's, which are left as they are.
