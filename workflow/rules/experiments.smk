@@ -8,7 +8,7 @@ for experiment, block in SETTINGS.blocks.items():
             machine=f"{HERE}/machine.json",
             container=MARKER,
             code=inputs.of_experiment(experiment),
-            workloads=SETTINGS.files_of(experiment),
+            workloads=SETTINGS.workload_files[experiment],
             again=str(plan.mark_of(Path(HERE, f"{experiment}.json"))),
         output:
             json=update(f"{HERE}/{experiment}.json"),  # the old result stays until there is a new one

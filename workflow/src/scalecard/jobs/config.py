@@ -141,7 +141,7 @@ class Settings:
 
     Each experiment `needs` so many seconds for all of its cases, so many of `headlines` for what it measures first, and
     may take `seconds`, its share of the budget.
-    `job_minutes` are the time limits for a cluster's jobs.
+    `job_minutes` are the time limits for a cluster's jobs, `workload_files` those of the user's that each trains.
     """
 
     platform: str
@@ -153,11 +153,7 @@ class Settings:
     seconds: dict[str, int]
     job_minutes: dict[str, int]
     nodes: dict[str, int]
-    workload_files: list[str]
-
-    def files_of(self, experiment: str) -> list[str]:
-        """The files of the user's that an experiment trains."""
-        return self.workload_files if trains_workloads(experiment) else []
+    workload_files: dict[str, list[str]]
 
 
 def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> Settings:
@@ -184,6 +180,7 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
         _check_blocks(config, Path("results", platform, "container.json"), in_sif=in_sif)
     needed = {name: _seconds_needed(config, name, scale, machine) for name in config["experiments"]}
     first = {name: _seconds_needed(config, name, scale, machine, headline=True) for name in needed}
+    files = workloads.files(config["workloads"])
     shared = shares(config["budget"], needed, first, limited=config["cluster"] != "none")
     return Settings(
         platform=platform,
@@ -195,7 +192,7 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
         seconds=shared,
         job_minutes=job_minutes(needed, shared),
         nodes={name: merged_block(config, name, scale).get("nodes", 1) for name in needed},
-        workload_files=workloads.files(config["workloads"]),
+        workload_files={name: files if trains_workloads(name) else [] for name in needed},
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 MOST_BYTES = 2**28  # the largest result of 8 GPUs has some MB
 MOST_NESTED = 16  # a GPU's clock in the telemetry of a record is 10 deep
+TOO_DEEP = f"is nested more than {MOST_NESTED} deep"
 LARGEST = 1e30
 # Control characters (a terminal obeys them), marks that reverse the direction of writing, and halves of characters.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -52,7 +53,7 @@ def loads(text: str) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except RecursionError as error:
-        raise _nested() from error
+        raise Refused(TOO_DEEP) from error
     except json.JSONDecodeError as error:
         raise Refused(f"is not readable JSON ({error})") from error
     except Refused:
@@ -102,7 +103,7 @@ def _check(value: Any, depth: int) -> None:
             raise Refused(f"{_quoted(value)} has control characters")
     elif isinstance(value, list | dict):
         if depth == MOST_NESTED:
-            raise _nested()
+            raise Refused(TOO_DEEP)
         if set(map(type, value)) == {float} and all(map(math.isfinite, value)) and max(map(abs, value)) <= LARGEST:
             return  # samples, which are most of a result
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
@@ -113,10 +114,6 @@ def _check(value: Any, depth: int) -> None:
             except Refused as error:
                 error.path.insert(0, key)
                 raise
-
-
-def _nested() -> Refused:
-    return Refused(f"is nested more than {MOST_NESTED} deep")
 
 
 def _quoted(text: str, most: int = 60) -> str:

@@ -122,12 +122,11 @@ def prepare(engine: str, why: str, wanted: Mapping[str, Any]) -> Marker:
     arguments |= cuda_versions() | wanted["build_args"]
     if engine == "apptainer":
         return _sif(why, arguments, image, further)
-    if image:
-        if not launch.has_image(engine, image):  # a machine that reaches no registry may already have it
-            _run([engine, "pull", "--quiet", image])
-        return _described(engine, why, image, base=None)
-    built = _built(engine, f"scalecard:{file_hash(LOCK)}", arguments, further)
-    return _described(engine, why, built, base=base)
+    if not image:
+        return _described(engine, why, _built(engine, f"scalecard:{file_hash(LOCK)}", arguments, further), base=base)
+    if not launch.has_image(engine, image):  # a machine that reaches no registry may already have it
+        _run([engine, "pull", "--quiet", image])
+    return _described(engine, why, image, base=None)
 
 
 def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | None) -> str:
