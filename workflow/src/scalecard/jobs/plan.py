@@ -72,21 +72,19 @@ def priority(experiment: str) -> int:
 class Plan:
     """`started` is in seconds since the epoch; `logs` has the path of a log of each rule that runs, or ''.
 
-    `experiments` names the rules that measure, `expected` their seconds.
-    `shares` of the budget, in seconds, are handed on: what one leaves, those that follow may take. Empty if none are.
-    `headlines` are the seconds that nobody gives up.
+    `expected` has the seconds of the rules that measure, in their order. `shares` of the budget, in seconds, are handed
+    on: what one leaves, those that follow may take; empty if none are. `headlines`: seconds that nobody gives up.
     """
 
     started: float
     logs: dict[str, str]
-    experiments: list[str]
     expected: dict[str, float]
     shares: dict[str, int]
     headlines: dict[str, float]
 
     def begun(self, *, but: str) -> list[str]:
         """The experiments of this run that have begun to measure, one left out."""
-        logs = {name: Path(self.logs[name]) for name in self.logs if name in self.experiments and name != but}
+        logs = {name: Path(self.logs[name]) for name in self.logs if name in self.expected and name != but}
         return [name for name, log in logs.items() if log.is_file() and log.stat().st_mtime >= self.started]
 
 
@@ -113,9 +111,7 @@ def announce(
     expected = {name: min(seconds, shares.get(name, seconds)) for name, seconds in likely.items()}
     kept = {name: shares[name] for name in planned if name in shares and handed_on}
     least = {name: headlines[name] for name in kept}
-    plan = Plan(
-        started=time.time(), logs=dict(logs), experiments=planned, expected=expected, shares=kept, headlines=least
-    )
+    plan = Plan(started=time.time(), logs=dict(logs), expected=expected, shares=kept, headlines=least)
     write_atomically(PLAN, json.dumps(asdict(plan)))
     if not planned:
         return
@@ -156,9 +152,9 @@ def take() -> Plan | None:
 def place(experiment: str) -> str:
     """The experiment's place among those to measure, such as '2 of 9'; empty if it was started by hand."""
     plan = read()
-    if not plan or experiment not in plan.experiments:
+    if not plan or experiment not in plan.expected:
         return ""
-    return f"{len(plan.begun(but=experiment)) + 1} of {len(plan.experiments)}"
+    return f"{len(plan.begun(but=experiment)) + 1} of {len(plan.expected)}"
 
 
 def seconds_allowed(experiment: str, seconds: int, folder: Path) -> int:
