@@ -11,13 +11,10 @@ LONGEST_FILE, SHORT_FILE, LONGEST_FUNCTION = 400, 60, 40  # lines
 # Shorter files, and why they stand alone; an `__init__.py` needs no reason.
 SHORT = {
     "__main__.py": "Python's name for it",
-    "benchmarks/training/gradient_allreduce.py": "an edit of the strategies does not measure DDP again",
-    "benchmarks/training/tutorial_variants.py": "an edit of a pipeline does not measure hybrid again",
     "distributed/rank_server.py": "imported by the fork server, and by the ranks in it",
     "exports/write_exports.py": "the list of all formats",
     "hardware/facts.py": "all vendors and the host record facts with it, and the workflow finds its folder",
     "measuring/tracing.py": "a file of the profiler, which no timing takes",
-    "parallel/device_mesh.py": "pipelines take it without FSDP",
     "report/night_folders.py": "the workflow asks it at every start, and imports no more",
     "report/textbook.py": "what the page has of docs/",
     "workloads/builtin/resnet50.py": "one workload a file",

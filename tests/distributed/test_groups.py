@@ -14,7 +14,7 @@ from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.launch import launch
 from scalecard.hardware.machine import Machine
-from scalecard.parallel.device_mesh import mesh
+from scalecard.parallel.torch_pipelining import mesh
 from torch.distributed import distributed_c10d
 
 MINUTE = timedelta(minutes=1)

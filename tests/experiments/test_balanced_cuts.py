@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training import cuts
+from scalecard.benchmarks.training import cut_model
 from scalecard.experiments import pipeline
 from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Timing, Variant
-from scalecard.parallel.schedules import SCHEDULES, played
+from scalecard.parallel.pipeline import SCHEDULES, played
 from scalecard.records.record import Record
 from support.blocks import SMOKE, smoke_block
 from support.small_network import replace_resnet50
@@ -48,11 +48,13 @@ def test_model_parallelism_is_measured_over_2_to_n_devices(
 ) -> None:
     records = run("model_parallel", machine, num_devices)
     assert {record.status for record in records if record.metric != "peak_memory"} == {"ok"}
-    assert len([record for record in records if record.metric == "block_time"]) == cuts.num_blocks("resnet26_quarter")
+    assert len([record for record in records if record.metric == "block_time"]) == cut_model.num_blocks(
+        "resnet26_quarter"
+    )
     cut = [record for record in records if record.case.get("strategy") == "model parallel"]
     assert places(cut) == {(2, "after layer2"), *((count, "balanced") for count in counts)}
     for record in cut[1:]:  # the first is the toy
-        num_blocks = cuts.num_blocks(record.text("workload"))
+        num_blocks = cut_model.num_blocks(record.text("workload"))
         assert (len(record.blocks), sum(record.blocks)) == (record.case["devices"], num_blocks)
         assert {check.dtype for check in record.checks} == {"float64", "float32"}
     in_print = {record.text("strategy"): record for record in records if record.metric == "tutorial_time"}
@@ -102,26 +104,26 @@ def timing(block: int, *seconds: float, failure: str = "") -> Timing:
 def test_processes_of_one_run_cut_where_the_first_one_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(shared_decisions.FOLDER, "")
     first, second = ([timing(block, slow if block else 1.0) for block in range(4)] for slow in (1.0, 0.1))
-    assert cuts.chosen_cuts("resnet50", lambda: second, [2])[1] == ("balanced", (1,)), (
+    assert cut_model.chosen_cuts("resnet50", lambda: second, [2])[1] == ("balanced", (1,)), (
         "outside of a run nothing is kept"
     )
     shared_decisions.begin(tmp_path)
     textbook = ("after layer2", (8,))
     for blocks in (first, second):
-        assert cuts.chosen_cuts("resnet50", lambda found=blocks: found, [2]) == [textbook, ("balanced", (2,))]
+        assert cut_model.chosen_cuts("resnet50", lambda found=blocks: found, [2]) == [textbook, ("balanced", (2,))]
 
 
 def test_a_block_without_a_time_leaves_the_textbooks_cut_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(shared_decisions.FOLDER, "")
     blocks = [timing(0, 1.0), timing(1, failure="no room")]
-    assert cuts.chosen_cuts("resnet50", lambda: blocks, [2, 4]) == [("after layer2", (8,))]
-    told = list(cuts.not_cut("resnet50", blocks, [2, 4], {"strategy": "model parallel"}))
+    assert cut_model.chosen_cuts("resnet50", lambda: blocks, [2, 4]) == [("after layer2", (8,))]
+    told = list(cut_model.not_cut("resnet50", blocks, [2, 4], {"strategy": "model parallel"}))
     assert [record.case["devices"] for record in told] == [2, 4]
     assert {record.status for record in told} == {"failed"}
     assert all(record.note == "a block has no time: no room" for record in told)
 
 
 def test_more_devices_than_blocks_are_skipped_with_a_reason() -> None:
-    (told,) = cuts.not_cut("resnet50", [timing(0, 1.0)], [2, 32], {"strategy": "model parallel"})
+    (told,) = cut_model.not_cut("resnet50", [timing(0, 1.0)], [2, 32], {"strategy": "model parallel"})
     assert (told.case["devices"], told.status) == (32, "skipped")
     assert "18 blocks" in told.note

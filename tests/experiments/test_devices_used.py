@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.strategy import References
 from scalecard.experiments import model_parallel
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine

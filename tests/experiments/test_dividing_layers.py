@@ -8,7 +8,8 @@ import torch
 from scalecard import experiments
 from scalecard.experiments import tensor_parallel
 from scalecard.hardware.machine import Machine, probe
-from scalecard.parallel import exchanges, plan_counts
+from scalecard.parallel import tensor_parallel as divided
+from scalecard.parallel import tensor_parallel_plans
 from scalecard.records.record import Reason, Record
 from support.blocks import smoke_block
 from torch import Tensor
@@ -55,13 +56,13 @@ def test_an_all_reduce_that_forgets_a_device_is_never_timed(machine: Machine, mo
     def wrong(dimension: int, place: int, at: int, *made: list[Tensor]) -> list[Tensor]:
         return [made[0][at].tensor_split(len(made), dimension)[place].clone()]
 
-    monkeypatch.setattr(exchanges, "_sum", wrong)
+    monkeypatch.setattr(divided, "_sum", wrong)
     notes = [record.note for record in run(machine) if record.reason is Reason.NOT_PROVEN]
     assert any("lenet, column, on 2 devices: parameters after 2 steps" in note for note in notes)
 
 
 def test_more_bytes_than_the_formulas_are_never_timed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_counts, "bytes_exchanged", lambda *args, **options: 1)
+    monkeypatch.setattr(tensor_parallel_plans, "bytes_exchanged", lambda *args, **options: 1)
     notes = [record.note for record in run(machine) if record.reason is Reason.NOT_PROVEN]
     assert any("lenet, column, on 2 devices: received bytes in one call" in note for note in notes)
 

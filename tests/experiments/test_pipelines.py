@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.cuts import after, resnet50
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, subject
+from scalecard.benchmarks.training.cut_model import after, resnet50
+from scalecard.benchmarks.training.pipelines import staged_model, subject
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.experiments import pipeline
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
+from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.workloads.workload import Workload
 from support.blocks import smoke_block
 from support.small_network import replace_resnet50
@@ -26,11 +27,11 @@ def test_each_stage_of_a_pipeline_has_a_device_of_its_own(
 ) -> None:
     replace_resnet50(monkeypatch.setattr)
     workload = resnet50(experiments.build("pipeline", smoke_block("pipeline")), exact=True)
-    whole, staged = WHOLE.model(devices, workload, ())
+    whole, staged = staged_model(ModelParallel, devices, workload, ())
     assert staged.devices == devices[:1]
     assert staged.stages == [whole]
-    for name, form in {"model parallel": IN_STAGES, **pipeline.PIPELINES}.items():
-        assert form.model(devices, workload, after(workload.name, 1, 3))[1].devices == devices, name
+    for name, form in {"model parallel": ModelParallel, **pipeline.PIPELINES}.items():
+        assert staged_model(form, devices, workload, after(workload.name, 1, 3))[1].devices == devices, name
 
 
 @pytest.mark.parametrize(("split_size", "sizes"), [(50, (50, 50, 20)), (60, (60, 60)), (120, (120,))])
@@ -46,7 +47,7 @@ def test_a_call_of_several_steps_is_proven_by_one_of_them(machine: Machine) -> N
     """Over three steps of ResNet-50 float32's roundings alone changed 0.57 of what changes."""
     toy = Workload("toy", "", "{}", 4, seed=0, lr=0.01)
     with open_devices(machine, 1) as (device,):
-        made = subject(WHOLE, [device], References(device.torch, 2), Setting(toy, 1), repeats=3)
+        made = subject(ModelParallel, [device], References(device.torch, 2), Setting(toy, 1), repeats=3)
         (check,) = made.prove()
         before = made.versions()
         made.work()

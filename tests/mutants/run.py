@@ -3,7 +3,7 @@
 Each is put into a copy of the project. Caught by proof: the experiment ends with an error, has a failed case, or hangs.
 Caught by tests: one of the fast tests fails.
 
-Options     make mutants ARGS="--only schedules --minutes 0"
+Options     make mutants ARGS="--only pipeline --minutes 0"
 Result      one line per mutant, the totals, and exit status 1 if a goal is missed
 """
 

@@ -1,6 +1,7 @@
 """Every strategy computes what the single device computes, in float64."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -8,8 +9,7 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
-from scalecard.parallel.schedules import SCHEDULES
+from scalecard.parallel.pipeline import SCHEDULES, ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.scratch_allreduce import ALGORITHMS
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from scalecard.workloads.recipe import OptimizerSettings
@@ -59,17 +59,16 @@ def stages(norm: bool = False) -> list[nn.Module]:
     return [first.double(), nn.Sequential(nn.Linear(16, 5)).double()]
 
 
-def trained(strategy: type[ModelParallel], used: list[Device], norm: bool = False, **options: object) -> list[Tensor]:
+def trained(
+    strategy: Callable[..., ModelParallel], used: list[Device], norm: bool = False, **options: int
+) -> list[Tensor]:
     model = strategy(stages(norm), used, optimizer=OptimizerSettings(0.1))
     generator = torch.Generator().manual_seed(1)
     inputs, targets = (torch.randn(7, n, generator=generator, dtype=torch.float64) for n in (8, 5))
     for _ in range(5):
-        if options:
-            model.pipelined_step(inputs, targets, **options)  # type: ignore[attr-defined]
-        else:
-            model.step(inputs, targets)
+        model.step(inputs, targets, **options)
     wait(used)
-    return model.parameters()
+    return [p for stage in model.stages for p in stage.parameters()]
 
 
 @pytest.mark.parametrize("split_size", [1, 2, 3, 7])
@@ -81,7 +80,8 @@ def test_model_and_pipeline_parallel_equal_one_device(
     if schedule is None:
         runs = [trained(ModelParallel, devices[:2]), trained(TextbookPipeline, devices[:2], split_size=split_size)]
     else:
-        runs = [trained(ScheduledPipeline, devices[:2], split_size=split_size, schedule=SCHEDULES[schedule])]
+        pipeline = partial(ScheduledPipeline, schedule=SCHEDULES[schedule])
+        runs = [trained(pipeline, devices[:2], split_size=split_size)]
     for ours in runs:
         assert largest_difference(ours, reference) < 1e-12
 

@@ -7,8 +7,8 @@ import torch
 from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting
-from scalecard.parallel import exchanges
-from scalecard.parallel.exchanges import COPY, GATHER, KEEP, REDUCE, SPLIT, Route, Value
+from scalecard.parallel import tensor_parallel as exchanges
+from scalecard.parallel.tensor_parallel import COPY, GATHER, KEEP, REDUCE, SPLIT, Route, Value
 from torch import Tensor
 
 WHOLE = torch.arange(14.0).view(2, 7)

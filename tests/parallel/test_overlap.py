@@ -17,8 +17,7 @@ from scalecard.experiments import copy_cost
 from scalecard.hardware.devices import GpuDevice, copy_engine
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import ScheduledPipeline
-from scalecard.parallel.schedules import SCHEDULES
+from scalecard.parallel.pipeline import SCHEDULES, ScheduledPipeline
 from scalecard.parallel.scratch_allreduce import naive, ring
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from torch import nn
@@ -250,9 +249,10 @@ def test_a_pipeline_takes_the_schedules_ticks(
     monkeypatch.setattr(ModelParallel, "update", lambda self, *after: None)
     clock.copy = copy
     model = pipeline(ScheduledPipeline, 10, 10)
+    model.schedule = SCHEDULES[schedule]
     x = torch.zeros(2 * num_micro, 2, device="cuda:0")
     y = torch.zeros(2 * num_micro, 2, device="cuda:1")
-    taken = clock.taken(lambda: model.pipelined_step(x, y, split_size=2, schedule=SCHEDULES[schedule]))
+    taken = clock.taken(lambda: model.step(x, y, split_size=2))
     exposed = {"gpipe": 2, "1f1b": num_micro}[schedule]
     assert taken == (num_micro + 1) * (10 + 20) + exposed * copy
 

@@ -1,7 +1,7 @@
 """A schedule, played: with equal stages it is the closed form, with others what a hand draws."""
 
 import pytest
-from scalecard.parallel.schedules import SCHEDULES, played
+from scalecard.parallel.pipeline import SCHEDULES, played
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -9,9 +9,8 @@ import torch
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting
-from scalecard.parallel.plan_counts import bytes_exchanged, of
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
-from scalecard.parallel.tensor_parallel_plans import BLOCKS, PARTITIONS, plan
+from scalecard.parallel.tensor_parallel_plans import BLOCKS, PARTITIONS, bytes_exchanged, counts, plan
 from scalecard.workloads import reference
 from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.workload import HOST, built_in
@@ -132,8 +131,9 @@ def test_devices_share_the_weights_of_resnet_18(devices: list[Device], partition
     made = TensorParallel(devices, module, plan("resnet18", partition), lr=LR)
     whole = sum(parameter.numel() for parameter in module.parameters())
     each = [sum(parameter.numel() for parameter in own.parameters()) for own in made.modules]
-    assert each == [(whole - of("resnet18", partition).replicated) / 4 + of("resnet18", partition).replicated] * 4
-    assert sum(parameter.numel() for parameter in made.replicated[0]) == of("resnet18", partition).replicated
+    replicated = counts("resnet18", partition).replicated
+    assert each == [(whole - replicated) / 4 + replicated] * 4
+    assert sum(parameter.numel() for parameter in made.replicated[0]) == replicated
 
 
 def test_an_unknown_partition_is_named() -> None:
@@ -171,11 +171,11 @@ def test_what_devices_receive_and_compute_is_as_the_formulas_say(
     devices: list[Device], model: str, partition: str
 ) -> None:
     """What is replicated two more devices compute, too."""
-    module, counts = made_of(model), of(model, partition)
+    module, step = made_of(model), counts(model, partition)
     alone = sums_of(OneDevice(devices[0], module, lr=LR), devices[:1])
     divided = sums_of(TensorParallel(devices[:3], module, plan(model, partition), lr=LR), devices[:3])
     assert divided["received bytes"] == bytes_exchanged(model, partition, num_devices=3, batch_size=1)
-    assert divided["FLOPs"] == alone["FLOPs"] + 2 * counts.replicated_flops
+    assert divided["FLOPs"] == alone["FLOPs"] + 2 * step.replicated_flops
 
 
 def sums_of(made: OneDevice | TensorParallel, devices: list[Device]) -> dict[str, float]:

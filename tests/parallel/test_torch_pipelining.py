@@ -8,8 +8,7 @@ import torch
 import torch.distributed as dist
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
-from scalecard.parallel.device_mesh import pipeline_group
-from scalecard.parallel.torch_pipelining import SCHEDULES
+from scalecard.parallel.torch_pipelining import SCHEDULES, pipeline_group
 
 TIMEOUT = timedelta(seconds=7)
 

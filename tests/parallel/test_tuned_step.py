@@ -18,7 +18,8 @@ from scalecard.distributed.launch import launch
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.vendors.nvidia import runtime
 from scalecard.measuring.counting import counting
-from scalecard.parallel import gradients, tuned_step
+from scalecard.parallel import step as steps
+from scalecard.parallel import tuned_step
 from scalecard.parallel.tuned_step import LARGEST_ERROR, Roundings, TunedStep, cannot
 from scalecard.workloads import compiled
 from scalecard.workloads.recipe import OptimizerSettings, in_layout
@@ -116,7 +117,7 @@ def test_ranks_exchange_gradients_with_the_last_part_alone(monkeypatch: pytest.M
             self.noted.append(self.exchanges)
             return self.module(inputs)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(gradients, "DistributedDataParallel", Wrapped)
+    monkeypatch.setattr(steps, "DistributedDataParallel", Wrapped)
     wrapped = Wrapped(model := nn.Linear(2, 1))
     parts = [(torch.ones(4, 2), torch.zeros(4, 1)) for _ in range(3)]
     TunedStep(model, wrapped, parts, (), loss=functional.mse_loss, optimizer=OptimizerSettings(0.1))()

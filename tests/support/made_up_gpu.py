@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials
-from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.distributed import Layout
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.records.record import Record

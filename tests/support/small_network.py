@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from scalecard.benchmarks.training import cut_model
-from scalecard.benchmarks.training.cuts import BOTTLENECKS, num_blocks
+from scalecard.benchmarks.training import cut_model, stage_timing
+from scalecard.benchmarks.training.cut_model import BOTTLENECKS, num_blocks
 from scalecard.workloads import modules, workload
 from torch import Tensor, nn
 
@@ -30,6 +30,6 @@ def replace_resnet50(replace: Callable[[Any, str, Any], None] = setattr) -> None
         module = modules.BUILT_IN[name]
         replace(module, "model", partial(small_model, name))
         replace(module, "blocks", lambda model: list(model.children()))
-    for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, cut_model._stages):
+    for cached in (workload._built_in, cut_model._operations, cut_model._handed_over, stage_timing._stages):
         cached.cache_clear()
-    cut_model.given.cache_clear()
+    stage_timing.given.cache_clear()

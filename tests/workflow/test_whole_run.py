@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 from scalecard import experiments, exports
-from scalecard.benchmarks.training.cuts import num_blocks
+from scalecard.benchmarks.training.cut_model import num_blocks
 from scalecard.hardware.machine import probe
 from scalecard.jobs import needs, plan
 from scalecard.report import answers, sections, toc

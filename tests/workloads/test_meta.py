@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from scalecard.benchmarks.training import validate
-from scalecard.benchmarks.training.validate import check
-from scalecard.benchmarks.training.workload_file import NotAWorkload
+from scalecard.benchmarks.training.validate import NotAWorkload, check
 from scalecard.workloads import workload as workloads
 from scalecard.workloads.meta import NotInitialised, initialise, is_on_meta, materialised, put_on_meta
 from scalecard.workloads.workload import HOST, Workload

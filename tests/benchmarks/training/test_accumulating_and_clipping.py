@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 from scalecard.benchmarks.training.memory_trials import _proven_at
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, InProcess, subject
-from scalecard.benchmarks.training.validate import examined
-from scalecard.benchmarks.training.workload_file import NotAWorkload
+from scalecard.benchmarks.training.pipelines import OURS, Executor, subject
+from scalecard.benchmarks.training.strategy import References, Setting
+from scalecard.benchmarks.training.validate import NotAWorkload, examined
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
@@ -36,11 +35,11 @@ def devices(machine: Machine) -> Iterator[list[Device]]:
         yield opened
 
 
-def built(form: InProcess, devices: list[Device], workload: Workload, num_micro: int = 1) -> Subject:
+def built(form: Executor, devices: list[Device], workload: Workload, num_micro: int = 1) -> Subject:
     return subject(form, devices, References(HOST, STEPS), Setting(workload, 2, num_micro, cuts=(1,)))
 
 
-def passes(form: InProcess, devices: list[Device], workload: Workload, num_micro: int = 1) -> bool:
+def passes(form: Executor, devices: list[Device], workload: Workload, num_micro: int = 1) -> bool:
     return all(check.passed for check in built(form, devices, workload, num_micro).prove())
 
 
@@ -55,9 +54,9 @@ def test_a_limit_that_is_never_reached_becomes_half_of_the_shortest_gradient() -
     assert mine(Recipe()).recipe.clip == 0
 
 
-@pytest.mark.parametrize("form", [IN_STAGES, OURS["gpipe"], OURS["1f1b"]])
+@pytest.mark.parametrize("form", [model_parallel.ModelParallel, OURS["gpipe"], OURS["1f1b"]])
 def test_stages_are_clipped_by_the_norm_of_all_of_them(
-    form: InProcess, devices: list[Device], monkeypatch: pytest.MonkeyPatch
+    form: Executor, devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by their own; and not at all would be wrong as well."""
     workload = mine(Recipe("adamw", clip=1.0))
@@ -80,17 +79,17 @@ def test_gradients_that_are_added_up_instead_of_averaged_are_seen_where_nothing_
     (as_timed,) = (setting.workload for setting in _proven_at(timed, None, part=False))
     assert (as_timed.exact, as_timed.batch_size, as_timed.recipe.clip) == (False, 8, float("inf"))
     assert _proven_at(timed, at, part=True) == [at]
-    assert passes(IN_STAGES, devices, endless)
+    assert passes(model_parallel.ModelParallel, devices, endless)
     own: Callable[..., None] = model_parallel.backward
     monkeypatch.setattr(model_parallel, "backward", lambda loss, *args: own(lambda *given: 2 * loss(*given), *args))
-    assert not passes(IN_STAGES, devices, endless)
+    assert not passes(model_parallel.ModelParallel, devices, endless)
 
 
 def test_micro_batches_of_any_size_add_up_and_are_counted(devices: list[Device]) -> None:
     """Of 4 samples in 3 micro-batches, 2 and 2: at most so many, as equal as they can be but for the last one."""
     workload = mine(Recipe("adamw", accumulate=3), exact=False)
     assert (workload.micro_batch_size(4), workload.micro_batch_sizes(4, 7)) == (2, (2, 2, 3, 3, 1))
-    made = built(IN_STAGES, devices, workload, workload.recipe.accumulate)
+    made = built(model_parallel.ModelParallel, devices, workload, workload.recipe.accumulate)
     assert all(check.passed for check in made.prove())
     work = {count.name: (count.counted, count.expected) for count in counted(made, devices[1].synchronize)}
     assert (work["forwards"], work["updates"]) == ((2, 2), (2, 2))
@@ -101,10 +100,10 @@ def test_a_micro_batch_that_weighs_as_much_as_a_larger_one_is_caught(
     devices: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = replace(mine(Recipe(accumulate=2)), batch_size=3)
-    assert passes(IN_STAGES, devices, workload, 2)
+    assert passes(model_parallel.ModelParallel, devices, workload, 2)
     own: Callable[..., None] = model_parallel.backward
     monkeypatch.setattr(model_parallel, "backward", lambda *args: own(*args[:-1], 0.5))
-    assert not passes(IN_STAGES, devices, workload, 2)
+    assert not passes(model_parallel.ModelParallel, devices, workload, 2)
 
 
 def test_a_limit_at_which_nothing_moves_is_refused_by_its_name() -> None:

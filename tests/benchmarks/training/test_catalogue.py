@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scalecard.benchmarks.training import multi_process, single_process
+from scalecard.benchmarks.training import builders
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.distributed import Layout
-from scalecard.parallel.schedules import SCHEDULES as OURS
+from scalecard.parallel.pipeline import SCHEDULES as OURS
 from scalecard.parallel.torch_pipelining import SCHEDULES as OF_TORCH
 from scalecard.records import strategies
 from scalecard.records.strategies import ALL, HYBRID, Collective, Family, Strategy
@@ -17,9 +17,9 @@ def offered(*, ranks: bool) -> list[StrategyBuilder]:
     """On one device and on four; on ranks, these are on two nodes."""
     if ranks:
         ctx: Any = SimpleNamespace(world_size=4, spans_nodes=True, layout=Layout(4, 2))
-        return list(multi_process.strategies(ctx))
+        return list(builders.on_ranks(ctx))
     device: Any = SimpleNamespace(torch=SimpleNamespace(type="cuda"))
-    return [*single_process.strategies([device]), *single_process.strategies([device] * 4)]
+    return [*builders.in_process([device]), *builders.in_process([device] * 4)]
 
 
 @pytest.mark.parametrize("ranks", [False, True])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import checkpoint_cost
-from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
+from scalecard.benchmarks.training.strategy import References
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel import saving
@@ -178,7 +178,7 @@ def test_steps_that_fail_wait_for_the_checkpoint_that_is_written_beside_them(
 
     made: Any = checkpoint_cost.Saving(rank, tmp_path, 1)  # type: ignore[arg-type]
     failing = Subject(work=step, prove=tuple)
-    beside = made._saved_beside(lambda *_: (failing, checkpoint), None, None)
+    beside = made._saved_beside(failing, failing, checkpoint)
     with pytest.raises(RuntimeError, match="two types of values"):
         beside.work()
     assert waited == [True]

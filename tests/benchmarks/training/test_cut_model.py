@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.benchmarks.training.cut_model import CutWorkload, crossing, cut, given, plain_flops
-from scalecard.benchmarks.training.cuts import after, num_blocks
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.cut_model import after, crossing, cut, num_blocks
+from scalecard.benchmarks.training.stage_timing import given, plain_flops, stage_of
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.parallel.step import state_of
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import HOST, Workload
@@ -67,16 +67,16 @@ def test_the_textbooks_loss_is_the_mean_squared_error_to_one_hot_vectors() -> No
 
 
 def test_one_stage_alone_is_the_same_one() -> None:
-    alone, among = CutWorkload(LOAD, (4, 14)).stage(1), cut(LOAD, (4, 14))[1][1]
-    assert alone is not CutWorkload(LOAD, (4, 14)).stage(1), "each is a copy"
+    alone, among = stage_of(LOAD, (4, 14), 1), cut(LOAD, (4, 14))[1][1]
+    assert alone is not stage_of(LOAD, (4, 14), 1), "each is a copy"
     assert all(torch.equal(a, b) for a, b in zip(alone.parameters(), among.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("cuts", [after("resnet50", 2), (3, 9, 16)])
 def test_a_step_is_its_stages_together(cuts: Cuts) -> None:
     """Each stage alone computes what it does in the whole; the loss has no products."""
-    staged = CutWorkload(LOAD, cuts)
-    alone = [plain_flops(stage, HOST, staged)["FLOPs"] for stage in range(staged.num_stages)]
+    at = Setting(LOAD, len(cuts) + 1, cuts=cuts)
+    alone = [plain_flops(stage, HOST, at)["FLOPs"] for stage in range(at.devices)]
     assert References(HOST, 1).counts(LOAD, [2]) == {"FLOPs": sum(alone)}
     assert min(alone) > 0
 
@@ -89,8 +89,5 @@ def test_a_step_is_its_stages_together(cuts: Cuts) -> None:
     ],
 )
 def test_the_bytes_that_cross_a_cut(cuts: Cuts, values: list[int]) -> None:
-    assert crossing(LOAD, cuts, (2,), HOST) == 2 * 4 * sum(values)
-    assert [CutWorkload(LOAD, cuts).crossing(stage, HOST) for stage in range(len(cuts))] == [
-        2 * 4 * one for one in values
-    ]
-    assert [each.inputs[0].numel() for each in given(CutWorkload(LOAD, cuts), HOST)[1:]] == values
+    assert crossing(LOAD, cuts, 2, HOST) == [2 * 4 * one for one in values]
+    assert [each.inputs[0].numel() for each in given(LOAD, cuts, HOST)[1:]] == values

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import input_loading as feds
 from scalecard.benchmarks.training.input_loading import Feeding, FromDataset, Pass, samples_of
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.strategy import References
 from scalecard.hardware.devices import CpuDevice
 from scalecard.measuring.case_variant import Timing, Variant
 from scalecard.measuring.prepare import prepared

@@ -9,7 +9,7 @@ import torch
 from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training import tuning as ladders
 from scalecard.benchmarks.training.memory_trials import AS_TIMED
-from scalecard.benchmarks.training.reference_cache import Setting
+from scalecard.benchmarks.training.strategy import Setting
 from scalecard.benchmarks.training.tuning import Combination, Ladder, RoundedReferences, plain_loops, subject
 from scalecard.benchmarks.training.validate import examined
 from scalecard.measuring.case_variant import Subject, Variant

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scalecard.benchmarks.training import multi_process, single_process, strategy, validate
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import CannotBe
-from scalecard.benchmarks.training.validate import recipe_problem
-from scalecard.benchmarks.training.workload_file import NotAWorkload
+from scalecard.benchmarks.training import builders, strategy, validate
+from scalecard.benchmarks.training.strategy import CannotBe, References, Setting
+from scalecard.benchmarks.training.validate import NotAWorkload, recipe_problem
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
@@ -94,7 +92,7 @@ def test_replicas_are_not_compiled() -> None:
     device = GpuDevice.__new__(GpuDevice)
     device.torch = torch.device("cuda")
     with pytest.raises(CannotBe, match="compiled anew"):
-        single_process._data_parallel([device], References(HOST, 1), Setting(mine("toy", COMPILED), 2))
+        builders._nn_data_parallel([device], References(HOST, 1), Setting(mine("toy", COMPILED), 2))
 
 
 class Halved(nn.Module):
@@ -134,7 +132,7 @@ def _trained(ctx: RankContext) -> dict[str, tuple[bool, bool]]:
     found = {}
     wanted = (kinds.DDP, kinds.FSDP_PARAMETERS, kinds.TORCH_GPIPE)
     with empty_cache_of_code(ctx):
-        for one in multi_process.strategies(ctx):
+        for one in builders.on_ranks(ctx):
             if one.kind in wanted and not one.is_part:
                 at = Setting(mine("toy", COMPILED), 2, 2 if one.pipelined else 1)
                 subject = one.build(References(ctx.device, 1), at)

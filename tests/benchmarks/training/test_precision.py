@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.single_process import WHOLE, subject
+from scalecard.benchmarks.training.pipelines import subject
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.benchmarks.training.validate import by_other_recipes, examined
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
@@ -19,6 +19,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted, counting
 from scalecard.parallel import sharded
+from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.records.strategies import OTHER_RECIPE
 from scalecard.workloads import workload
 from scalecard.workloads.recipe import Precision, Recipe
@@ -42,7 +43,7 @@ def wrong(made: Subject, device: Device) -> list[tuple[str, float]]:
 def test_float32_passed_off_as_bf16_is_caught(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tolerance of bfloat16 lets it pass; the counted products do not."""
     with open_devices(machine, 1) as devices:
-        build = partial(subject, WHOLE, devices, References(HOST, 1), Setting(mine("toy", "bf16"), 1))
+        build = partial(subject, ModelParallel, devices, References(HOST, 1), Setting(mine("toy", "bf16"), 1))
         assert wrong(build(), devices[0]) == []
         monkeypatch.setattr(workload, "autocast_forward", lambda module: module)
         assert wrong(build(), devices[0]) == [("float32 FLOPs", 0)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from scalecard.benchmarks.training.predicted_memory import Prediction, predicted
-from scalecard.benchmarks.training.reference_cache import Setting
+from scalecard.benchmarks.training.strategy import Setting
 from scalecard.records import strategies as kinds
 from scalecard.records.strategies import Strategy
 from scalecard.workloads.recipe import Recipe

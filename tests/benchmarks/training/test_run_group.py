@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials, run_group
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import UNSYNCHRONISED, CannotBe, StrategyBuilder
+from scalecard.benchmarks.training.strategy import UNSYNCHRONISED, CannotBe, References, Setting, StrategyBuilder
 from scalecard.measuring import stopping_rule
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.stopping_rule import Rule, begin_budget, budget_left

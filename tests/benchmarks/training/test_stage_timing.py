@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.training import simulated_pipelines
-from scalecard.benchmarks.training.cut_model import CutWorkload, balanced_cuts, given
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import StrategyBuilder
+from scalecard.benchmarks.training import stage_timing
+from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing
+from scalecard.benchmarks.training.stage_timing import given, stage_of
+from scalecard.benchmarks.training.strategy import References, Setting, StrategyBuilder
 from scalecard.hardware.devices import CpuDevice, Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import counted
@@ -97,7 +97,7 @@ def built(workload: Workload, devices: list[Device], *, num_micro: int) -> list[
     references, at = References(HOST, 1), Setting(workload, 2, num_micro)
     return [
         Built(strategy, strategy.build(references, at), devices)
-        for strategy in simulated_pipelines.parts(devices)
+        for strategy in stage_timing.builders(devices)
         if strategy.pipelined == (num_micro > 1)
     ]
 
@@ -147,14 +147,14 @@ def test_a_batch_that_is_not_cut_needs_no_forwards_alone(devices: list[Device], 
 def test_the_last_stage_alone_computes_the_loss(devices: list[Device]) -> None:
     """With many tokens in the vocabulary it takes as long as a layer."""
     workload = Workload("gpt", "", json.dumps(TINY), 6, seed=0, lr=0.1)
-    stages = CutWorkload(workload, balanced_cuts(workload, 2))
-    first, last = given(stages, HOST)
+    cuts = balanced_cuts(workload, 2)
+    first, last = given(workload, cuts, HOST)
     assert first.loss is None
     assert last.loss is workload.loss
     assert last.inputs.shape == (6, 4, 8)
     inputs, targets = workload.batch(6, HOST)
     expected = workload.loss(workload.network(HOST)(inputs), targets)
-    torch.testing.assert_close(last.through(stages.stage(1)), expected)
+    torch.testing.assert_close(last.through(stage_of(workload, cuts, 1)), expected)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_a_stage_that_computes_something_else_is_noticed(
 
 def test_what_is_handed_over_may_have_other_rows_than_samples(devices: list[Device], tmp_path: Path) -> None:
     workload = replace(written(tmp_path, FLAT), inexact=True)
-    stages = CutWorkload(workload, balanced_cuts(workload, 2))
-    assert given(stages, HOST)[1].inputs.shape == (12, 40)
-    assert stages.crossing(0, HOST) == 12 * 40 * 4
+    cuts = balanced_cuts(workload, 2)
+    assert given(workload, cuts, HOST)[1].inputs.shape == (12, 40)
+    assert crossing(workload, cuts, workload.batch_size, HOST) == [12 * 40 * 4]
     assert all(one.proven() for one in built(workload, devices, num_micro=1))
 
 
@@ -230,7 +230,7 @@ def times(**options: Any) -> list[Record]:
     ],
 )
 def test_a_schedule_is_played_round_by_round(strategy: str, makespan: float, busy: float) -> None:
-    time, bubble = simulated_pipelines.schedules_played([step(strategy), *times()])
+    time, bubble = stage_timing.schedules_played([step(strategy), *times()])
     assert time.case == bubble.case == step(strategy).case
     assert (time.metric, time.unit, bubble.metric, bubble.unit) == ("played_time", "s", "played_bubble", "fraction")
     assert time.samples == [[makespan, 2 * makespan]]
@@ -242,34 +242,34 @@ def test_the_stages_of_another_scaling_are_not_played() -> None:
     weak = replace(step("model parallel"), case={**step("model parallel").case, "scaling": "weak", "batch_size": 8})
     both = timed([50.0, 50.0], metric="stage_time", **{**weak.case, "split_size": 8, "stage": 0, "part": PART[1]})
     others = [one for one in [*times(), both] if one.case.get("split_size") != 8]
-    (record,) = simulated_pipelines.schedules_played([weak, *others])
+    (record,) = stage_timing.schedules_played([weak, *others])
     assert record.status == "skipped"
 
 
 def test_a_part_that_failed_is_why_there_is_no_played_time() -> None:
     *others, failed = times()
     failed = Record.failed(failed.case, "too much", reason=Reason.OUT_OF_MEMORY, metric="stage_time")
-    (record,) = simulated_pipelines.schedules_played([step("model parallel"), *others, failed])
+    (record,) = stage_timing.schedules_played([step("model parallel"), *others, failed])
     assert (record.metric, record.status, record.note) == ("played_time", "failed", "too much")
     assert record.case == step("model parallel").case
-    assert [r.status for r in simulated_pipelines.schedules_played([step("our gpipe"), *others, failed])] == [
+    assert [r.status for r in stage_timing.schedules_played([step("our gpipe"), *others, failed])] == [
         "ok",
         "ok",
     ]
 
 
 def test_stages_that_were_not_timed_in_the_same_rounds_are_not_played() -> None:
-    (record,) = simulated_pipelines.schedules_played([step("our gpipe"), *times(rounds_id="others")])
+    (record,) = stage_timing.schedules_played([step("our gpipe"), *times(rounds_id="others")])
     assert record.status == "skipped"
     assert "too small to time all of its stages in the same rounds" in record.note
 
 
 def test_a_model_that_cannot_be_cut_says_so_once() -> None:
     why: dict[str, Any] = {"status": "skipped", "reason": Reason.UNSUPPORTED, "note": "it has one block"}
-    refused = [step(kind.name, samples=[], **why) for kind in simulated_pipelines.PLAYED]
-    (record,) = simulated_pipelines.schedules_played([*refused, step("DataParallel")])
+    refused = [step(kind.name, samples=[], **why) for kind in stage_timing.PLAYED]
+    (record,) = stage_timing.schedules_played([*refused, step("DataParallel")])
     assert (record.case, record.metric, record.status, record.note) == (OF, "stage_time", "skipped", "it has one block")
-    assert not [*simulated_pipelines.schedules_played([])], "as in the search for the largest batches"
+    assert not [*stage_timing.schedules_played([])], "as in the search for the largest batches"
 
 
 def test_what_was_not_tried_alone_says_why() -> None:
@@ -279,12 +279,10 @@ def test_what_was_not_tried_alone_says_why() -> None:
     other = replace(step("model parallel"), case={**weak.case, "strategy": "model parallel"})
     other = replace(other, samples=[], status="skipped", reason=Reason.UNSUPPORTED, note="uneven")
     whole = [one for one in times() if one.case.get("split_size") != 2]
-    records = simulated_pipelines.schedules_played(
-        [other, weak, step("model parallel"), refused, step("our 1f1b"), *whole]
-    )
+    records = stage_timing.schedules_played([other, weak, step("model parallel"), refused, step("our 1f1b"), *whole])
     found = {record.case["strategy"]: record for record in records}
     assert found["model parallel"].status == "ok"
     assert found["our 1f1b"].note == "its stages were not timed alone: out of memory: graphs"
     assert "our gpipe" not in found
-    (late,) = simulated_pipelines.schedules_played([refused, step("model parallel")])
+    (late,) = stage_timing.schedules_played([refused, step("model parallel")])
     assert late.note == "its stages were not timed alone: the time was over"

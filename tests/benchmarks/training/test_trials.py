@@ -8,8 +8,7 @@ import pytest
 import torch
 from scalecard.benchmarks.training import memory_trials
 from scalecard.benchmarks.training.memory_trials import USABLE, Trial, Trials
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
+from scalecard.benchmarks.training.strategy import CannotBe, References, Setting, StrategyBuilder
 from scalecard.hardware.failures import DeviceFault
 from scalecard.measuring.case_variant import Subject
 from scalecard.records.strategies import DATA_X_TENSOR, DDP, SINGLE, Strategy

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from scalecard.benchmarks.training import multi_process
-from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training import builders
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch
@@ -49,12 +49,12 @@ def _on_ranks(ctx: RankContext) -> tuple[bool, int]:
     mine.module.looked_at.append(look)
     references, equal = References(ctx.device, 1, counting=False), True
     for kind in (FSDP_PARAMETERS, FSDP_GRADIENTS):
-        subject = multi_process._fsdp(kind, ctx, references, Setting(mine, ctx.world_size))
+        subject = builders._fsdp(kind, ctx, references, Setting(mine, ctx.world_size))
         assert subject.state
         ours = sharded.whole(subject.state())
         mine.module.looked_at.clear()
         plain = mine.network(HOST)
-        wanted = multi_process.state_of(plain)
+        wanted = builders.state_of(plain)
         equal = equal and len(ours) == len(wanted) and all(map(torch.equal, ours, wanted))
     return equal, most
 

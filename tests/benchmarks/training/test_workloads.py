@@ -11,13 +11,13 @@ import torch
 from scalecard import experiments
 from scalecard.benchmarks.training import validate
 from scalecard.benchmarks.training.validate import (
+    NotAWorkload,
     check,
-    check_model,
+    check_functions,
     check_values,
     examined,
     recipe_problem,
 )
-from scalecard.benchmarks.training.workload_file import NotAWorkload, check_functions
 from scalecard.measuring import shared_decisions
 from scalecard.workloads import workload as loads
 from scalecard.workloads.modules import BUILT_IN
@@ -317,7 +317,7 @@ def test_a_model_that_no_rate_trains_is_refused(tmp_path: Path) -> None:
 def test_values_that_a_built_in_model_cannot_have_are_refused() -> None:
     odd = Workload("gpt", "", json.dumps({"width": 8, "heads": 3}), 2, seed=0)
     with pytest.raises(NotAWorkload, match=r"workloads.gpt: model.* raises ValueError: heads = 3: must divide"):
-        check_model(odd)
+        check(odd)
 
 
 def test_what_is_wrong_with_one_is_said_once_however_many_experiments_train_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.benchmarks.training import gradient_allreduce
+from scalecard.benchmarks.machine import collectives
 from scalecard.benchmarks.training.epochs import Epoch, OfImages, epoch
 from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
@@ -34,12 +34,13 @@ from scalecard.measuring.prepare import guarded, proofs, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, compressed, expected, training
 from scalecard.measuring.spec import Distinct, Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
-from scalecard.parallel.ddp import LR, Option, Stepper, every_option, num_buckets, wrap
+from scalecard.parallel.ddp import BUCKET_BYTES, LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.workloads import datasets, reference
-from scalecard.workloads.workload import built_in
+from scalecard.workloads.reference import trainable
+from scalecard.workloads.workload import HOST, Workload, built_in
 
 Model = Literal["lenet", "resnet18", "resnet18_quarter"]
 HOOK_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -151,7 +152,11 @@ class Steps:
         return Variant(name=name or option.name, case=case, build=build, proven_at=small, timed_at=at)
 
     def all_reduce_alone(self, case: Case) -> Variant:
-        build, workload = partial(gradient_allreduce.alone, self.ctx), built_in(self.model, seed=self.spec.seed)
+        def build(at: Workload) -> Subject:
+            parameters = trainable(at.network(HOST, on_meta=True))
+            return collectives.gradients_alone(self.ctx, at.name, parameters, bucket_bytes=BUCKET_BYTES)
+
+        workload = built_in(self.model, seed=self.spec.seed)
         return Variant(name="all-reduce alone", case=case, build=build, timed_at=workload)
 
     def subject(self, option: Option, at: Setting) -> Subject:

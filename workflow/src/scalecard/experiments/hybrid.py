@@ -18,9 +18,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard import progress
-from scalecard.benchmarks.training.cut_model import crossing, cut
-from scalecard.benchmarks.training.cuts import OfResNet50, after, resnet50
-from scalecard.benchmarks.training.reference_cache import References
+from scalecard.benchmarks.training.cut_model import OfResNet50, after, crossing, cut, resnet50
+from scalecard.benchmarks.training.strategy import References
 from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -135,7 +134,7 @@ def _subject(
         staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
         step = partial(staged.step, *batch)
         received = sum(leaf.nbytes for leaf in leaves(batch[0]))
-        received += crossing(mine, cuts, (mine.batch_size,), devices[0].torch)
+        received += sum(crossing(mine, cuts, mine.batch_size, devices[0].torch))
         counts |= {"received bytes": received, "all-reduces": len(groups)}
     return training(
         f"batches of {progress.counted(ranks, 'rank')}",

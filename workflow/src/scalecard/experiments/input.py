@@ -20,7 +20,7 @@ from pydantic import Field
 
 from scalecard import progress
 from scalecard.benchmarks.training.input_loading import COPIES, Feeding, FromDataset, Pass, samples_of
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References
+from scalecard.benchmarks.training.strategy import CHECKED_EACH, References
 from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, examined
 from scalecard.hardware import host
 from scalecard.hardware.devices import copy_engine, open_devices

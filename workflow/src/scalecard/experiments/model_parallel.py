@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.cut_model import CutWorkload, gradients
-from scalecard.benchmarks.training.cuts import OfResNet50, chosen_cuts, not_cut, resnet50, time_blocks, with_blocks
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.single_process import IN_STAGES, WHOLE, InProcess, subject
-from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
+from scalecard.benchmarks.training.cut_model import OfResNet50, chosen_cuts, not_cut, resnet50, with_blocks
+from scalecard.benchmarks.training.pipelines import subject, tutorial_variants
+from scalecard.benchmarks.training.stage_timing import gradients, time_blocks
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
@@ -28,6 +27,7 @@ from scalecard.measuring.interleaved_timing import round_records, time_rounds
 from scalecard.measuring.memory import peak_memory
 from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.spec import Positive
+from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
@@ -54,11 +54,11 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
 def _toy(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     toy = built_in("toy", seed=spec.seed, lr=spec.lr, batch_size=spec.toy_batch_size)
     references, variants = References(devices[0].torch, spec.check_steps), []
-    ways: list[tuple[str, InProcess, Cuts]] = [(SINGLE.name, WHOLE, ()), (MODEL_PARALLEL.name, IN_STAGES, (1,))]
-    for strategy, form, cuts in ways[: len(devices)]:
+    ways: list[tuple[str, Cuts]] = [(SINGLE.name, ()), (MODEL_PARALLEL.name, (1,))]
+    for strategy, cuts in ways[: len(devices)]:
         case: Case = {"workload": "toy", "strategy": strategy, "batch_size": spec.toy_batch_size}
         exact, timed = (Setting(workload, len(cuts) + 1, cuts=cuts) for workload in (replace(toy, exact=True), toy))
-        build = partial(subject, form, devices, references)
+        build = partial(subject, ModelParallel, devices, references)
         variants.append(Variant(name=strategy, case=case, build=build, proven_at=[exact], timed_at=timed))
     progress.doing("the toy model")
     yield from round_records(variants, "step_time", devices=devices, rule=spec.measure)
@@ -73,7 +73,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         yield timing.record("block_time")
     case["batches"] = spec.batches
     references = References(devices[0].torch, spec.check_steps)
-    variants = [_variant(spec, WHOLE, devices[:1], references, (), {**case, "strategy": SINGLE.name})]
+    variants = [_variant(spec, devices[:1], references, (), {**case, "strategy": SINGLE.name})]
     for name, cuts in chosen_cuts(spec.model, lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
         variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
@@ -88,13 +88,11 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     yield from peak_memory(timings[: len(variants)], workload=spec.model)
 
 
-def _variant(
-    spec: Spec, form: InProcess, used: list[Device], references: References, cuts: Cuts, case: Case
-) -> Variant:
+def _variant(spec: Spec, used: list[Device], references: References, cuts: Cuts, case: Case) -> Variant:
     """`batches` steps per call; equality is proven of `check_steps` steps in float64, and of one as timed."""
 
     def build(at: Setting) -> Subject:
-        return subject(form, used, references, at, repeats=spec.batches)
+        return subject(ModelParallel, used, references, at, repeats=spec.batches)
 
     timed, small = (Setting(resnet50(spec, exact=exact), len(used), cuts=cuts) for exact in (False, True))
     name = ", ".join(str(case[axis]) for axis in ("strategy", "devices", "cut") if axis in case)
@@ -103,12 +101,13 @@ def _variant(
 
 def _cut(spec: Spec, used: list[Device], references: References, cuts: Cuts, case: Case) -> Iterator[Variant]:
     """Model parallelism over these devices, and each of its stages alone."""
-    yield _variant(spec, IN_STAGES, used, references, cuts, {**case, "strategy": MODEL_PARALLEL.name})
+    whole = _variant(spec, used, references, cuts, {**case, "strategy": MODEL_PARALLEL.name})
+    yield whole
     for stage, device in enumerate(used):
         yield Variant(
             name=f"stage {stage} alone, {case['devices']}, {case['cut']}",
             case={**case, "strategy": "stage alone", "stage": stage},
             build=partial(gradients, stage, device, batches=spec.batches),
-            proven_at=[CutWorkload(resnet50(spec, exact=True), cuts)],
-            timed_at=CutWorkload(resnet50(spec), cuts),
+            proven_at=whole.proven_at,
+            timed_at=whole.timed_at,
         )

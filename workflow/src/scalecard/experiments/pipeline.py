@@ -20,23 +20,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training import simulated_pipelines
-from scalecard.benchmarks.training.cut_model import CutWorkload
-from scalecard.benchmarks.training.cuts import (
+from scalecard.benchmarks.training import stage_timing
+from scalecard.benchmarks.training.cut_model import (
     TEXTBOOK,
     OfResNet50,
     after,
     chosen_cuts,
     not_cut,
     resnet50,
-    time_blocks,
     with_blocks,
 )
-from scalecard.benchmarks.training.library_pipelines import pipeline
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.single_process import IN_STAGES, OURS, WHOLE, InProcess, subject
-from scalecard.benchmarks.training.single_process import TEXTBOOK as TEXTBOOK_PIPELINE
-from scalecard.benchmarks.training.tutorial_variants import tutorial_variants
+from scalecard.benchmarks.training.pipelines import OURS, Executor, pipeline, staged_model, subject, tutorial_variants
+from scalecard.benchmarks.training.strategy import References, Setting
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -50,7 +45,8 @@ from scalecard.measuring.more_ranks import driven_by_the_first
 from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.spec import Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts, part_of_budget
-from scalecard.parallel.schedules import SCHEDULES
+from scalecard.parallel.model_parallel import ModelParallel
+from scalecard.parallel.pipeline import SCHEDULES, TextbookPipeline
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE, Schedule
@@ -60,7 +56,7 @@ from scalecard.workloads.workload import Workload
 
 BETWEEN_LAYERS = {2: (2,), 3: (1, 3), 4: (1, 2, 3)}  # by number of stages: the layers to cut after, to prove equality
 IN_PROCESS_SHARE = 2 / 3  # of the time, if that is short: the rest is for the library
-PIPELINES = {"textbook": TEXTBOOK_PIPELINE, **OURS}
+PIPELINES: dict[str, Executor] = {"textbook": TextbookPipeline, **OURS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +113,9 @@ class Pipelines:
         def timed_blocks() -> list[Timing]:
             size = sorted(spec.balanced_sizes)[len(spec.balanced_sizes) // 2]
             micro, num_micro = replace(workload, batch_size=size), workload.batch_size // size
-            blocks.extend(time_blocks(micro, self.devices[0], spec.measure, spec.case, num_micro=num_micro))
+            blocks.extend(
+                stage_timing.time_blocks(micro, self.devices[0], spec.measure, spec.case, num_micro=num_micro)
+            )
             return blocks
 
         cuts = chosen_cuts(spec.model, timed_blocks, counts)
@@ -132,12 +130,12 @@ class Pipelines:
         progress.doing(f"{len(every)} variants on {count} devices, proven one by one, then timed in rounds")
         timings = time_rounds(every, devices=self.devices[:count], rule=self.spec.measure, energy=True)
         printed, timings = timings[len(variants) :], timings[: len(variants)]
-        stage = simulated_pipelines.STAGE
+        stage = stage_timing.STAGE
         records = [timing.record(stage if "part" in timing.variant.case else "step_time") for timing in timings]
         records += [timing.record("tutorial_time") for timing in printed]
         for name, cut in cuts.items():
-            staged = CutWorkload(resnet50(self.spec), cut)
-            records += simulated_pipelines.records(records, staged, self.spec.balanced_sizes, cases[name])
+            size, sizes = self.spec.batch_size, self.spec.balanced_sizes
+            records += stage_timing.records(records, len(cut) + 1, size, sizes, cases[name])
         for record in records:
             yield with_blocks(record, cuts[record.text("cut")]) if "cut" in record.case else record
         yield from peak_memory(timings, workload=self.spec.model)
@@ -146,19 +144,19 @@ class Pipelines:
         """The pipelines over one cut, and its stages alone; over the textbook's, also the whole batches."""
         spec = self.spec
         if case["cut"] == TEXTBOOK:
-            yield from self.ways(SINGLE.name, WHOLE, (), [spec.batch_size], spec.case)
-            yield from self.ways(MODEL_PARALLEL.name, IN_STAGES, cuts, [spec.batch_size], case)
-            for name, form in PIPELINES.items():
+            yield from self.ways(SINGLE.name, ModelParallel, (), [spec.batch_size], spec.case)
+            yield from self.ways(MODEL_PARALLEL.name, ModelParallel, cuts, [spec.batch_size], case)
+            for name, executor in PIPELINES.items():
                 stages = min(4, len(self.devices))
-                yield from self.ways(name, form, cuts, spec.split_sizes, case, proven_stages=stages)
+                yield from self.ways(name, executor, cuts, spec.split_sizes, case, proven_stages=stages)
         else:
-            for name, form in OURS.items():
-                yield from self.ways(name, form, cuts, spec.balanced_sizes, case)
-        staged, check = (CutWorkload(one, cuts) for one in (resnet50(spec), resnet50(spec, exact=True)))
-        yield from simulated_pipelines.alone(staged, check, self.devices, spec.balanced_sizes, case)
+            for name, executor in OURS.items():
+                yield from self.ways(name, executor, cuts, spec.balanced_sizes, case)
+        staged, check = (Setting(resnet50(spec, exact=exact), len(cuts) + 1, cuts=cuts) for exact in (False, True))
+        yield from stage_timing.alone(staged, check, self.devices, spec.balanced_sizes, case)
 
     def ways(
-        self, name: str, form: InProcess, cuts: Cuts, sizes: Sequence[int], case: Case, *, proven_stages: int = 0
+        self, name: str, executor: Executor, cuts: Cuts, sizes: Sequence[int], case: Case, *, proven_stages: int = 0
     ) -> Iterator[Variant]:
         """One way to train at each of its split sizes; as timed they share one model, whose state is put back.
 
@@ -166,8 +164,8 @@ class Pipelines:
         `proven_stages`.
         """
         workload, small = resnet50(self.spec), resnet50(self.spec, exact=True)
-        shared = functools.cache(partial(form.model, self.devices))
-        build = partial(subject, form, self.devices, self.references, shared=shared)
+        shared = functools.cache(partial(staged_model, executor, self.devices))
+        build = partial(subject, executor, self.devices, self.references, shared=shared)
         for size in sizes:
             alike = max(1, round(size * small.batch_size / workload.batch_size))
             is_split = proven_stages and size < workload.batch_size

@@ -20,13 +20,19 @@ from typing import Literal
 import torch
 
 from scalecard import progress
-from scalecard.benchmarks.training import checkpoint_cost, multi_process, single_process
+from scalecard.benchmarks.training import builders, checkpoint_cost
 from scalecard.benchmarks.training.checkpoint_cost import SAVE
-from scalecard.benchmarks.training.reference_cache import References
 from scalecard.benchmarks.training.run_group import Group
-from scalecard.benchmarks.training.simulated_pipelines import schedules_played as played
-from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined, varies
-from scalecard.benchmarks.training.workload_file import NotAWorkload
+from scalecard.benchmarks.training.stage_timing import schedules_played as played
+from scalecard.benchmarks.training.strategy import References
+from scalecard.benchmarks.training.validate import (
+    NotAWorkload,
+    OfWorkloads,
+    Workloads,
+    by_other_recipes,
+    examined,
+    varies,
+)
 from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record
@@ -221,7 +227,7 @@ def _rank(ctx: RankContext, spec: Spec, machine: Machine, turn: Turn, first: boo
     """By one of several ranks, or by a process that has all devices."""
     opened = nullcontext(list[Device]()) if turn.ranks else open_devices(machine, turn.layout.ranks)
     with opened as devices, empty_cache_of_code(ctx) if turn.workload.recipe.compile else nullcontext():
-        every = multi_process.strategies(ctx) if turn.ranks else single_process.strategies(devices, stages=first)
+        every = builders.on_ranks(ctx) if turn.ranks else builders.in_process(devices, stages=first)
         strategies = [one for one in every if not (turn.other and one.is_part)]  # parts explain the usual step's time
         group, found = _group(ctx, devices or [ctx], spec, turn), list[Record]()
         measured = {

@@ -31,7 +31,7 @@ from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
 from scalecard.measuring.spec import Common, Positive, Rate, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.parallel import plan_counts
+from scalecard.parallel import tensor_parallel_plans
 from scalecard.parallel.tensor_parallel import OneDevice, TensorParallel
 from scalecard.parallel.tensor_parallel_plans import PARTITIONS, plan
 from scalecard.records.axes import Case
@@ -152,9 +152,9 @@ def _counts(at: Setting, num_values: int) -> dict[str, float]:
     _, whole = built_in(at.model, seed=0).without_data()
     flops_each, replicated, exchanged = 0.0, 0, 0
     if at.partition != SINGLE.name:
-        counts = plan_counts.of(at.model, at.partition)
+        counts = tensor_parallel_plans.counts(at.model, at.partition)
         flops_each, replicated = counts.replicated_flops, counts.replicated
-        exchanged = plan_counts.bytes_exchanged(
+        exchanged = tensor_parallel_plans.bytes_exchanged(
             at.model, at.partition, num_devices=at.devices, batch_size=at.batch_size, itemsize=at.dtype.itemsize
         )
     return {

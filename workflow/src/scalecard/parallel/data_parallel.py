@@ -41,7 +41,7 @@ class ScratchDataParallel:
 
     def scores(self, images: Tensor) -> Tensor:
         """Class scores (n, 10) of the first replica; waits for them."""
-        scores: Tensor = self.devices[0].call(_inference, images, self.replicas[0])
+        scores: Tensor = self.devices[0].call(torch.no_grad()(lenet), images, self.replicas[0])
         return scores
 
 
@@ -69,8 +69,3 @@ def _gradients(parameters: list[Tensor], shard: Batch) -> list[Tensor]:
 def _sgd(parameters: list[Tensor], gradients: list[Tensor], lr: float, batch: Batch) -> None:
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.sub_(gradient, alpha=lr / len(batch[1]))
-
-
-@torch.no_grad()
-def _inference(images: Tensor, parameters: list[Tensor]) -> Tensor:
-    return lenet(images, parameters)

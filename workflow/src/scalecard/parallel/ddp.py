@@ -1,4 +1,4 @@
-"""DistributedDataParallel with its options, and the steps that take it apart: with, without and only communication."""
+"""DistributedDataParallel with its options, and steps with and without its communication."""
 
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from scalecard.distributed.context import RankContext
-from scalecard.parallel.gradients import no_sync
-from scalecard.workloads.reference import trainable
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
 BUCKET_BYTES = 25 * 2**20
@@ -73,20 +70,19 @@ class Stepper:
     """Repeated SGD steps on one resident batch, every rank's being different."""
 
     def __init__(self, module: nn.Module, ctx: RankContext, option: Option, batch: tuple[Tensor, Tensor]) -> None:
-        self.model, self.option = option.around(module, ctx), option
+        self.option = option
+        self.model: Any = option.around(module, ctx)  # DDP, if gradients may stay local
         self.images, self.labels = batch
         self.optimizer = torch.optim.SGD(module.parameters(), lr=LR)
 
     def step(self) -> None:
         """One step over `count` batches, whose gradients add up; at most the last one's backward synchronises."""
         for remaining in reversed(range(self.option.count)):
-            self._backward(synchronise=self.option.synchronised and remaining == 0)
+            synchronise = self.option.synchronised and remaining == 0
+            with nullcontext() if synchronise else self.model.no_sync():
+                functional.cross_entropy(self.model(self.images), self.labels).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-
-    def _backward(self, *, synchronise: bool) -> None:
-        with nullcontext() if synchronise else no_sync(self.model):
-            functional.cross_entropy(self.model(self.images), self.labels).backward()
 
 
 def num_buckets(parameters: Iterable[Tensor], cap_mib: int | None) -> int:
@@ -101,16 +97,3 @@ def num_buckets(parameters: Iterable[Tensor], cap_mib: int | None) -> int:
         if size >= caps[min(closed, len(caps) - 1)]:
             closed, size = closed + 1, 0
     return closed + bool(size)
-
-
-class AllReduceAlone:
-    """All-reduces as many bytes as the gradients have, in buckets of DDP's size, and nothing else."""
-
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self.flat = torch.zeros(sum(p.numel() for p in trainable(model)), device=device)
-        self.buckets = self.flat.split(BUCKET_BYTES // self.flat.element_size())
-
-    def reduce(self) -> None:
-        """Add up every bucket over the ranks, in place."""
-        for work in [dist.all_reduce(bucket, async_op=True) for bucket in self.buckets]:
-            work.wait()

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
-from scalecard.parallel.gradients import clip, squared_norm
+from scalecard.parallel.step import clip, squared_norm
 from scalecard.workloads.nested import Tree, chunks, mapped, rows
 from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.reference import trainable
@@ -61,13 +61,13 @@ class ModelParallel:
         assert isinstance(value, Task)
         return value
 
-    def step(self, inputs: Tree, targets: Tree, *, micro_batch_size: int = 0) -> None:
+    def step(self, inputs: Tree, targets: Tree, *, split_size: int = 0) -> None:
         """One step with the loss against `targets`, which live on the last device.
 
-        With `micro_batch_size`, of at most so many samples at a time, one after another, whose gradients add up.
+        With `split_size`, of at most so many samples at a time, one after another, whose gradients add up.
         """
         whole, done = rows(inputs), list[Task]()
-        for part, goal in zip(*(chunks(tree, micro_batch_size or whole) for tree in (inputs, targets)), strict=True):
+        for part, goal in zip(*(chunks(tree, split_size or whole) for tree in (inputs, targets)), strict=True):
             output = self.forward(part, *done)
             done = [self.devices[-1].submit(backward, self.loss, output, goal, rows(part) / whole)]
         self.update(*done)
@@ -79,14 +79,6 @@ class ModelParallel:
             ready = [device.submit(_squared_norm, optimizer, *after) for device, optimizer in pairs]
         for device, optimizer in pairs:
             device.submit(_update, optimizer, self.max_norm, *ready)
-
-    def parameters(self) -> list[Tensor]:
-        """Every stage's parameters, in the order of the stages."""
-        return [p for stage in self.stages for p in stage.parameters()]
-
-    def state(self) -> list[Tensor]:
-        """Every stage's parameters, then every stage's buffers."""
-        return self.parameters() + [b for stage in self.stages for b in stage.buffers()]
 
 
 def run_stage(stage: nn.Module, inputs: Tree, *_after: object) -> Tree:
@@ -192,16 +184,8 @@ class UpdateAlone:
 class HybridParallel(ModelParallel):
     """Stages on this rank's devices. With equal batches on all ranks, a step is one step on all batches together."""
 
-    def __init__(
-        self,
-        stages: Sequence[nn.Module],
-        devices: Sequence[Device],
-        *,
-        optimizer: OptimizerSettings,
-        loss: Loss,
-        groups: Sequence[dist.ProcessGroup],
-    ) -> None:
-        super().__init__(stages, devices, optimizer=optimizer, loss=loss)
+    def __init__(self, *args: Any, groups: Sequence[dist.ProcessGroup], **options: Any) -> None:
+        super().__init__(*args, **options)
         self.groups = groups
 
     def update(self, *after: Task) -> None:

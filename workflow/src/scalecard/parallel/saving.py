@@ -70,20 +70,17 @@ class OneFile(Checkpoint):
     """What rank 0 has of a model that all ranks have."""
 
     def save(self) -> None:
-        failed = self._written() if self.ctx.leads else ""
+        failed = ""
+        if self.ctx.leads:
+            try:
+                with (self.folder / "checkpoint.pt").open("wb") as file:
+                    torch.save({"model": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except (OSError, RuntimeError) as error:  # torch.save has words of its own for a full disk
+                failed = f"a checkpoint cannot be written: {error}"
         if failed := self.ctx.all_gather(failed)[0]:
             raise RuntimeError(failed)
-
-    def _written(self) -> str:
-        """Why it is not, or ''."""
-        try:
-            with (self.folder / "checkpoint.pt").open("wb") as file:
-                torch.save({"model": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
-                file.flush()
-                os.fsync(file.fileno())
-        except (OSError, RuntimeError) as error:  # torch.save has words of its own for a full disk
-            return f"a checkpoint cannot be written: {error}"
-        return ""
 
     def load(self) -> None:
         path = self.folder / "checkpoint.pt"

@@ -11,7 +11,6 @@
 Sources: Zhao et al., PyTorch FSDP (2023); Shoeybi et al., Megatron-LM (2019); Rajbhandari et al., ZeRO (2020).
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -117,24 +116,19 @@ def bf16_parameters(model: nn.Module) -> list[Tensor]:
 
 
 def gathered_bytes(parameters: Iterable[Tensor], ranks: int) -> int:
-    """Bytes of whole parameters as FSDP2 sends them: of each, the rows are padded to a multiple of the ranks."""
-    return sum(_padded(tuple(p.shape), ranks) * p.element_size() for p in parameters)
+    """Bytes of whole parameters as FSDP2 sends them: each rank as many rows as the first, which has the most."""
+    return ranks * sum(shard.nbytes for shard in local_shards(parameters, 0, ranks))
 
 
 def local_shards(parameters: Iterable[Tensor], rank: int, ranks: int) -> list[Tensor]:
     """What FSDP2 leaves of whole parameters on a rank, without data: the rows that torch.chunk would give it."""
-    return [torch.empty(_shard(tuple(p.shape), rank, ranks), dtype=p.dtype, device="meta") for p in parameters]
-
-
-def _shard(shape: tuple[int, ...], rank: int, ranks: int) -> tuple[int, ...]:
-    rows, *rest = shape or (1,)
-    each = -(-rows // ranks)
-    return max(0, min(each, rows - rank * each)), *rest
-
-
-def _padded(shape: tuple[int, ...], ranks: int) -> int:
-    rows, *rest = shape or (1,)
-    return -(-rows // ranks) * ranks * math.prod(rest)
+    shards = []
+    for parameter in parameters:
+        rows, *rest = tuple(parameter.shape) or (1,)
+        each = -(-rows // ranks)
+        own = max(0, min(each, rows - rank * each))
+        shards.append(torch.empty(own, *rest, dtype=parameter.dtype, device="meta"))
+    return shards
 
 
 def zero_1(

@@ -1,18 +1,31 @@
-"""One training step of any module on one resident batch, however the module is wrapped."""
+"""One training step of any module on resident batches, however the module is wrapped: backward, clipping, update.
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+Gradients are clipped by their global norm |g|, over all parameters on all devices:
+
+    g *= min(1, max_norm / (|g| + 1e-6))
+
+Source: Pascanu, Mikolov and Bengio, On the Difficulty of Training Recurrent Neural Networks, ICML 2013.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Partial
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from scalecard.parallel.gradients import clip, no_sync, squared_norm
 from scalecard.workloads.nested import Tree, chunks, rows
 from scalecard.workloads.reference import trainable, untrained
 from scalecard.workloads.workload import Workload
 
 
+@dataclass(eq=False)
 class Step:
     """Forward, loss, backward, update, each time it is called; the gradients are cleared.
 
@@ -20,34 +33,22 @@ class Step:
     `max_norm`, gradients are clipped to that global norm.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: Tree,
-        targets: Tree,
-        *,
-        loss: Callable[[Any, Any], Tensor],
-        optimizer: torch.optim.Optimizer,
-        max_norm: float = 0.0,
-        micro_batch_size: int = 0,
-    ) -> None:
-        self.module, self.inputs, self.targets, self.loss = module, inputs, targets, loss
-        self.optimizer, self.max_norm, self.micro_batch_size = optimizer, max_norm, micro_batch_size
+    module: nn.Module
+    inputs: Tree
+    targets: Tree
+    loss: Callable[[Any, Any], Tensor]
+    optimizer: torch.optim.Optimizer
+    max_norm: float = 0.0
+    micro_batch_size: int = 0
 
     @classmethod
     def of(
         cls, workload: Workload, module: nn.Module, batch: tuple[Tree, Tree], made: torch.optim.Optimizer | None = None
     ) -> "Step":
         """A workload's step as its recipe says, by the recipe's optimiser or one that was `made` for the strategy."""
-        settings = workload.optimizer_settings
-        return cls(
-            module,
-            *batch,
-            loss=workload.loss,
-            optimizer=made or settings.build(trainable(module)),
-            max_norm=settings.clip,
-            micro_batch_size=workload.micro_batch_size(rows(batch[0])),
-        )
+        settings, micro_batch_size = workload.optimizer_settings, workload.micro_batch_size(rows(batch[0]))
+        optimizer = made or settings.build(trainable(module))
+        return cls(module, *batch, workload.loss, optimizer, settings.clip, micro_batch_size)
 
     def on(self, inputs: Tree, targets: Tree) -> None:
         """A step on another batch."""
@@ -75,12 +76,65 @@ def accumulate_gradients(
             (value * (rows(inputs) / whole) if len(parts) > 1 else value).backward()
 
 
-def update(optimizer: torch.optim.Optimizer, max_norm: float) -> None:
-    """Clip the gradients to this global norm, if it is not 0, apply them and clear them."""
+@contextmanager
+def no_sync(module: nn.Module) -> Iterator[None]:
+    """Meanwhile backwards add up this rank's gradients, which DDP or FSDP2 exchanges with the next one."""
+    if isinstance(module, DistributedDataParallel):
+        with module.no_sync():
+            yield
+    elif isinstance(module, FSDPModule):
+        module.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            module.set_requires_gradient_sync(True)
+    else:
+        yield
+
+
+def update(optimizer: torch.optim.Optimizer, max_norm: float, group: dist.ProcessGroup | None = None) -> None:
+    """Clip the gradients to this global norm, if it is not 0, apply them and clear them.
+
+    The norm is that of the gradients of all ranks of a `group`, each of which has some of them.
+    """
     if max_norm:
-        clip(optimizer, squared_norm(optimizer), max_norm)
+        squared = squared_norm(optimizer)
+        if group:
+            dist.all_reduce(squared, group=group)
+        clip(optimizer, squared, max_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+
+
+def squared_norm(optimizer: torch.optim.Optimizer) -> Tensor:
+    """Of the gradients of all its parameters, a scalar; of what is divided over ranks, of all of it: all take part."""
+    groups = [[p.grad for p in group if p.grad is not None] for group in _by_mesh(optimizer)]
+    return torch.stack([_norm(gradients) for gradients in groups]).square().sum()
+
+
+def _norm(gradients: Sequence[Tensor]) -> Tensor:
+    """Of all their values on all ranks; the squares of shards in the host's memory are added up on the device."""
+    first = gradients[0] if gradients else None
+    if isinstance(first, DTensor) and first.device.type != first.device_mesh.device_type:
+        local = get_total_norm([each.to_local() for each in gradients if isinstance(each, DTensor)])
+        squared = local.square().to(first.device_mesh.device_type)
+        return DTensor.from_local(squared, first.device_mesh, [Partial()]).full_tensor().sqrt().to(first.device)
+    norm = get_total_norm(gradients)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
+def clip(optimizer: torch.optim.Optimizer, squared: Tensor, max_norm: float) -> None:
+    """Shorten its gradients, if their global norm, whose square is given, is larger than `max_norm`."""
+    for group in _by_mesh(optimizer):
+        clip_grads_with_norm_(group, max_norm, squared.sqrt())
+
+
+def _by_mesh(optimizer: torch.optim.Optimizer) -> list[list[Tensor]]:
+    """Its parameters, apart by the ranks that they are divided over: PyTorch takes one kind at a time."""
+    meshes: dict[Any, list[Tensor]] = {}
+    for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+        meshes.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    return list(meshes.values())
 
 
 class BatchCycle:

@@ -1,8 +1,8 @@
 """Tensor parallelism from scratch: every device has a slice of each divided layer's weights, and the whole batch.
 
 A step is a list of segments, which all devices run side by side, each with its own slices, and of exchanges between
-them (exchanges.py). Autograd sees one segment on one device at a time: a segment starts from leaves, and its backward
-starts from the gradients that the exchange after it, on its way back, has made.
+them. Autograd sees one segment on one device at a time: a segment starts from leaves, and its backward starts from the
+gradients that the exchange after it, on its way back, has made.
 
     forward     device 0 | segment 0 | exchange | segment 1 | exchange | ... | segment k, loss |
                 device 1 | segment 0 | exchange | segment 1 | exchange | ... | segment k, loss |
@@ -14,20 +14,127 @@ What is not divided is computed by every device alike, the loss too. Kernels tha
 on each, and their replicas would part: so all devices apply device 0's gradient of what is replicated. It is sent as
 one tensor, small since only vectors and the smallest layers are replicated; replicas stay the same bit for bit.
 
-Source: Dive into Deep Learning, chapter "Training on Multiple GPUs", "Splitting the Problem": layer-wise partitioning.
+A tensor of the whole computation is, at every point, in one of three layouts over n devices:
+
+    whole     each device has the same tensor
+    slices    device d has a slice of dimension 1, the channels (torch.tensor_split: slices may differ by one)
+    partial   each device has a summand of the tensor
+
+An exchange turns one layout into another, and in the backward turns the gradient's layout back: each is the other's
+adjoint. A gradient is partial where a whole tensor went into layers of which each device computed its part.
+
+    exchange   forward                         backward                        bytes forward, backward
+    COPY       whole: nothing                  partial -> whole: all-reduce    0, 2 (n - 1) A
+    REDUCE     partial -> whole: all-reduce    whole: nothing                  2 (n - 1) A, 0
+    GATHER     slices -> whole: all-gather     whole -> slices: own slice      (n - 1) A, 0
+    SPLIT      whole -> slices: own slice      slices -> whole: all-gather     0, (n - 1) A
+
+The bytes are those that all devices together receive, for a whole tensor of A bytes. The all-reduce is direct: device d
+adds up the d-th part of the batch, which it receives from all others, and then all receive all sums. Every device so
+holds the same bits. Unlike scratch_allreduce, which adds in place to buckets that live on, all results are new tensors:
+nothing is overwritten, so nothing waits for its readers.
+
+Sources: Dive into Deep Learning, chapter "Training on Multiple GPUs", "Splitting the Problem": layer-wise partitioning;
+Shoeybi et al., Megatron-LM (2019), section 3, where COPY is called f and REDUCE g.
 """
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
-from scalecard.parallel import exchanges
-from scalecard.parallel.exchanges import Made, Route, Value
+
+BATCH, CHANNELS = 0, 1  # dimensions of every activation
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor on every device: number `at` of those that the device's Task has made."""
+
+    tasks: Sequence[Task]
+    at: int = 0
+
+
+Devices = Sequence[Device]
+Collective = Callable[[Devices, Value], Value]
+
+
+def all_gather(devices: Devices, slices: Value) -> Value:
+    """The whole tensor on every device, from its slices of channels."""
+    return _on_each(devices, _joined, CHANNELS, slices)
+
+
+def all_reduce(devices: Devices, summands: Value) -> Value:
+    """The sum on every device; each adds up its part of the batch."""
+    return _on_each(devices, _joined, BATCH, _on_each(devices, _sum, BATCH, summands))
+
+
+def own_slice(devices: Devices, whole: Value) -> Value:
+    """Each device's slice of the channels, of which it has all."""
+    return Value([d.submit(_own, place, len(devices), whole.at, whole.tasks[place]) for place, d in enumerate(devices)])
+
+
+def as_it_is(_devices: Devices, value: Value) -> Value:
+    return value
+
+
+Route = tuple[tuple[Collective, Collective], ...]  # one after the other: in the forward, and in the backward
+
+KEEP: Route = ()
+COPY: Route = ((as_it_is, all_reduce),)
+REDUCE: Route = ((all_reduce, as_it_is),)
+GATHER: Route = ((all_gather, own_slice),)
+SPLIT: Route = ((own_slice, all_gather),)
+
+
+def forward(devices: Devices, route: Route, value: Value) -> Value:
+    """The tensor after all exchanges of a route."""
+    for exchange, _ in route:
+        value = exchange(devices, value)
+    return value
+
+
+def backward(devices: Devices, route: Route, gradient: Value) -> Value:
+    """The gradient before them, from the one after them."""
+    for _, exchange in reversed(route):
+        gradient = exchange(devices, gradient)
+    return gradient
+
+
+Made = Any  # what a Task has made: made[at] is a tensor outside of autograd's graph
+
+
+def _on_each(devices: Devices, work: Callable[..., list[Tensor]], dimension: int, value: Value) -> Value:
+    """Let every device make something of what all of them have."""
+    return Value([d.submit(work, dimension, place, value.at, *value.tasks) for place, d in enumerate(devices)])
+
+
+def _joined(dimension: int, place: int, at: int, *made: Made) -> list[Tensor]:
+    return [torch.cat(_here(place, [one[at] for one in made]), dimension)]
+
+
+def _sum(dimension: int, place: int, at: int, *made: Made) -> list[Tensor]:
+    first, *others = _here(place, [one[at].tensor_split(len(made), dimension)[place] for one in made])
+    total = first.clone()
+    for other in others:
+        total.add_(other)
+    return [total]
+
+
+def _here(place: int, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors of all devices on this one, number `place`, which receives all but its own."""
+    return [tensor if source == place else received(tensor) for source, tensor in enumerate(tensors)]
+
+
+def _own(place: int, count: int, at: int, made: Made) -> list[Tensor]:
+    return [made[at].tensor_split(count, CHANNELS)[place]]
+
 
 Batch = tuple[Tensor, Tensor]
 Run = Callable[..., tuple[Tensor, ...]]
@@ -99,15 +206,9 @@ class TensorParallel:
         """Every segment's pieces, one per device."""
         values, pieces = [Value([Task([images]) for images, _ in batches])], []
         for number, segment in enumerate(self.plan.segments):
-            places = [value.at for value in values]
-            made = [
-                device.submit(_run, segment.run, own, number > 0, places, *(value.tasks[d] for value in values))
-                for d, (device, own) in enumerate(zip(self.devices, self.modules, strict=True))
-            ]
+            made = self._submit(partial(_run, segment.run, number > 0), self.modules, values)
             pieces.append(made)
-            values = [
-                exchanges.forward(self.devices, route, Value(made, at)) for at, route in enumerate(segment.routes)
-            ]
+            values = [forward(self.devices, route, Value(made, at)) for at, route in enumerate(segment.routes)]
         return pieces
 
     def _backward(self, pieces: list[list[Task]], batches: Sequence[Batch]) -> None:
@@ -115,14 +216,16 @@ class TensorParallel:
         last = zip(self.devices, pieces.pop(), batches, strict=True)
         made = [device.submit(_from_loss, piece, labels) for device, piece, (_, labels) in last]
         for segment in reversed(self.plan.segments[:-1]):
-            values = [
-                exchanges.backward(self.devices, route, Value(made, at)) for at, route in enumerate(segment.routes)
-            ]
-            places = [value.at for value in values]
-            made = [
-                device.submit(_from_gradients, piece, places, *(value.tasks[d] for value in values))
-                for d, (device, piece) in enumerate(zip(self.devices, pieces.pop(), strict=True))
-            ]
+            values = [backward(self.devices, route, Value(made, at)) for at, route in enumerate(segment.routes)]
+            made = self._submit(_from_gradients, pieces.pop(), values)
+
+    def _submit(self, work: Callable[..., Any], held: Sequence[Any], values: Sequence[Value]) -> list[Task]:
+        """work(own, places, *made) to every device, with what it holds and what made its tensors of these values."""
+        places = [value.at for value in values]
+        return [
+            device.submit(work, own, places, *(value.tasks[d] for value in values))
+            for d, (device, own) in enumerate(zip(self.devices, held, strict=True))
+        ]
 
     def _agree(self) -> None:
         first, *others = self.devices
@@ -172,7 +275,7 @@ class _Piece:
         return self.outputs[at].detach()
 
 
-def _run(run: Run, module: nn.Module, needs_gradient: bool, places: Sequence[int], *made: Made) -> _Piece:
+def _run(run: Run, needs_gradient: bool, module: nn.Module, places: Sequence[int], *made: Made) -> _Piece:
     leaves = [one[at].detach().requires_grad_(needs_gradient) for at, one in zip(places, made, strict=True)]
     return _Piece(leaves, run(module, *leaves))
 

@@ -21,6 +21,17 @@ shape, is itself a 1x1 convolution and a batch norm, divided like the others:
 Batch norm sees the whole batch on every device, so that it computes the same in training mode too. The first
 convolution and the last layer of ResNet-18, with one channel and ten units, are replicated.
 
+What a step of a partition must do is worked out from the layers' shapes: bytes exchanged, values and work replicated.
+An all-gather of A bytes over n devices moves (n - 1) A to all of them together, an all-reduce 2 (n - 1) A. Every layer
+but the first, whose input needs no gradient, exchanges:
+
+    column   its output is all-gathered, the gradient of its input all-reduced
+    row      its output is all-reduced, the gradient of its input all-gathered
+    pairs    the second layer's output is all-reduced, the gradient of the first one's input too
+
+Besides, device 0 sends the gradients of what is replicated to the n - 1 others. Data parallelism's all-reduce moves
+2 (n - 1) times the gradients of all parameters, whatever the batch.
+
 Source of pairs: Shoeybi et al., Megatron-LM (2019), section 3.
 """
 
@@ -31,8 +42,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from scalecard.parallel.exchanges import COPY, GATHER, KEEP, REDUCE, SPLIT
-from scalecard.parallel.tensor_parallel import Plan, Run, Segment
+from scalecard.parallel.tensor_parallel import COPY, GATHER, KEEP, REDUCE, SPLIT, Plan, Run, Segment
 from scalecard.workloads.builtin.lenet import in_fast_layout
 
 PARTITIONS = ("column", "row", "pairs")
@@ -244,3 +254,63 @@ def _stem(module: Any, images: Tensor) -> Tensor:
 def _head(module: Any, h: Tensor) -> Tensor:
     scores: Tensor = module.fc(module.avgpool(h).flatten(1))
     return scores
+
+
+FORWARD_AND_WEIGHTS, AND_INPUTS = 2, 3  # products of a layer in a step: the input's gradient may not be needed
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Values per image that are all-gathered and all-reduced, replicated parameters, and their FLOPs per image."""
+
+    gathered: int
+    reduced: int
+    replicated: int
+    replicated_flops: int
+
+
+def bytes_exchanged(model: str, partition: str, *, num_devices: int, batch_size: int, itemsize: int = 4) -> int:
+    """What all devices receive in one step; `itemsize` is that of a value."""
+    step = counts(model, partition)
+    per_image = step.gathered + 2 * step.reduced
+    return (num_devices - 1) * itemsize * (batch_size * per_image + step.replicated)
+
+
+def counts(model: str, partition: str) -> Counts:
+    """The counts of 'lenet' or 'resnet18', divided by 'column', 'row' or 'pairs'."""
+    return COUNTS_OF_LENET[partition] if model == "lenet" else _counts_of_resnet18(partition)
+
+
+C1, C2, D1, D2 = 20 * 13**2, 50 * 4**2, 128, 10  # outputs of LeNet's layers, the convolutions' pooled
+SUM = 50 * 9**2  # the second convolution's, before it is pooled
+COUNTS_OF_LENET = {
+    "column": Counts(gathered=C1 + C2 + D1 + D2, reduced=C1 + C2 + D1, replicated=0, replicated_flops=0),
+    "row": Counts(
+        gathered=C1 + C2 + D1,
+        reduced=SUM + D1 + D2,
+        replicated=20 * 9 + 20 + 50 + 128 + 10,  # the first layer, and biases
+        replicated_flops=FORWARD_AND_WEIGHTS * 2 * 26**2 * 20 * 9,
+    ),
+    "pairs": Counts(gathered=0, reduced=SUM + D2 + C2, replicated=50 + 10, replicated_flops=0),
+}
+
+
+def _counts_of_resnet18(partition: str) -> Counts:
+    """A skip connection that is a convolution has the block's input, and its output's shape."""
+    stem, head = 64 * 9 + 64 + 2 * 64, 512 * 10 + 10
+    flops = FORWARD_AND_WEIGHTS * 2 * SIDES[0] ** 2 * 64 * 9 + AND_INPUTS * 2 * 512 * 10
+    gathered, reduced, norms = 0, 0, 0  # and parameters of batch norms that are replicated: two per channel
+    for block in BLOCKS:
+        inputs, outputs, skip = block.in_values, block.out_values, block.out_values * block.reshapes
+        if partition == "column":
+            gathered += 2 * outputs + skip
+            reduced += inputs + outputs
+        elif partition == "row":
+            gathered += inputs + outputs
+            reduced += 2 * outputs + skip
+            norms += 2 * block.channels * (2 + block.reshapes)
+        else:
+            gathered += skip
+            reduced += inputs + outputs
+            norms += 2 * block.channels
+    return Counts(gathered, reduced, stem + head + norms, flops)

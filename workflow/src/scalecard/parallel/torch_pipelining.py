@@ -1,23 +1,51 @@
 """torch.distributed.pipelining, one or more stages per rank: the library's counterpart to our pipeline.
 
+Ranks are arranged in rows of replicas, and as the stages of pipelines.
+
 rank 0   stage 0, and of an interleaved schedule also stage 2
 rank 1   stage 1                                  and stage 3
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-from scalecard.parallel.gradients import clip, squared_norm
+from scalecard.distributed.context import RankContext
 from scalecard.parallel.model_parallel import Loss, average
+from scalecard.parallel.step import update
 from scalecard.workloads.nested import Tree
 from scalecard.workloads.recipe import OptimizerSettings, in_layout
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
+
+
+@functools.cache
+def mesh(ctx: RankContext, replicas: int = 1) -> DeviceMesh:
+    """All ranks in a row or, with replicas, in as many rows: consecutive ranks, which are close, share a model.
+
+    replicas = 2, 4 ranks     shard 0   shard 1
+                  replica 0   rank 0    rank 1
+                  replica 1   rank 2    rank 3
+
+    Made once in a process: each has communicators of its own.
+    """
+    if replicas == 1:
+        return init_device_mesh(ctx.device.type, (ctx.world_size,), mesh_dim_names=("shard",))
+    ranks = torch.arange(ctx.world_size).view(replicas, -1)
+    groups = [ctx.group_among(rows.tolist()) for rows in (ranks.T, ranks)]
+    return DeviceMesh.from_group(groups, ctx.device.type, ranks, mesh_dim_names=("replica", "shard"))
+
+
+@functools.cache
+def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
+    """The `depth` consecutive ranks of this rank's pipeline; made once in a process, and all ranks take part."""
+    return ctx.group_among([range(first, first + depth) for first in range(0, ctx.world_size, depth)], lazily=True)
 
 
 class _ToChannelsLast(torch.autograd.Function):
@@ -79,14 +107,4 @@ class LibraryPipeline:
         for stage in self.modules:
             if self.replicas:
                 average(stage, self.replicas)
-        if self.max_norm:
-            squared = squared_norm(self.optimizer)
-            dist.all_reduce(squared, group=self.group)
-            clip(self.optimizer, squared, self.max_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-
-    def state(self) -> list[Tensor]:
-        """These stages' parameters, then their buffers."""
-        parameters = [p for stage in self.modules for p in stage.parameters()]
-        return parameters + [b for stage in self.modules for b in stage.buffers()]
+        update(self.optimizer, self.max_norm, self.group)

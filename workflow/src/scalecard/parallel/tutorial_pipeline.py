@@ -10,6 +10,7 @@ Source: PyTorch tutorial "Single-Machine Model Parallel Best Practices".
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -49,6 +50,7 @@ class TutorialModel(nn.Module):
         return value
 
 
+@dataclass(eq=False)
 class TutorialStep:
     """Draw a batch on the host, send it, forward, loss, backward, update.
 
@@ -56,15 +58,10 @@ class TutorialStep:
     step computes can be proven.
     """
 
-    def __init__(
-        self,
-        model: TutorialModel,
-        draw: Callable[[], tuple[Tensor, Tensor]],
-        *,
-        loss: Callable[[Any, Any], Tensor],
-        optimizer: torch.optim.Optimizer,
-    ) -> None:
-        self.model, self.draw, self.loss, self.optimizer = model, draw, loss, optimizer
+    model: TutorialModel
+    draw: Callable[[], tuple[Tensor, Tensor]]
+    loss: Callable[[Any, Any], Tensor]
+    optimizer: torch.optim.Optimizer
 
     def __call__(self) -> None:
         inputs, targets = self.draw()

@@ -55,14 +55,32 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
     work = partial(call, group=ctx.group)
     return Subject(
         work=work,
-        prove=partial(_checks, ctx, collective, work, given, got if len(got) else given, wanted),
+        prove=partial(_checks, ctx, f"{collective} on {ranks} ranks", work, given, got if len(got) else given, wanted),
         expected={"collectives": 1, "collective bytes": 4 * whole},
     )
 
 
-def _checks(
-    ctx: RankContext, collective: str, work: Work, given: Tensor, result: Tensor, wanted: Value
-) -> Iterator[Check]:
+def gradients_alone(ctx: RankContext, name: str, parameters: Sequence[Tensor], *, bucket_bytes: int) -> Subject:
+    """The exchange of a model's gradients in buckets, and nothing else: what DDP could hide behind backward at best."""
+    flat = torch.zeros(sum(parameter.numel() for parameter in parameters), device=ctx.device)
+    buckets = flat.split(bucket_bytes // flat.element_size())
+
+    def work() -> None:
+        for started in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+            started.wait()
+
+    def wanted(places: Tensor) -> Tensor:
+        return total(places, range(ctx.world_size))
+
+    return Subject(
+        work=work,
+        prove=partial(_checks, ctx, f"{name}, all-reduce alone: sum", work, flat, flat, wanted),
+        expected={"all-reduces": len(buckets), "all-reduced bytes": sum(each.nbytes for each in parameters)},
+        agreeing=lambda: [flat],
+    )
+
+
+def _checks(ctx: RankContext, name: str, work: Work, given: Tensor, result: Tensor, wanted: Value) -> Iterator[Check]:
     """The call that is timed on other whole numbers on each rank, and each value that this rank gets.
 
     What is timed are zeros, which stay finite however often they are added.
@@ -71,7 +89,7 @@ def _checks(
     fill(given, lambda places: number(places, ctx.rank))
     work()
     ctx.synchronize()
-    yield same_as(f"{collective} on {ctx.world_size} ranks, element by element", result, wanted)
+    yield same_as(f"{name}, element by element", result, wanted)
     for tensor in (given, result):
         tensor.zero_()
 

@@ -23,10 +23,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from scalecard.benchmarks.training import multi_process
-from scalecard.benchmarks.training.reference_cache import References, Setting
+from scalecard.benchmarks.training import builders
 from scalecard.benchmarks.training.run_group import Group
-from scalecard.benchmarks.training.strategy import STEP, UNSYNCHRONISED, StrategyBuilder
+from scalecard.benchmarks.training.strategy import STEP, UNSYNCHRONISED, References, Setting, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.measuring.case_variant import Subject, local
 from scalecard.measuring.counting import UPDATES
@@ -49,7 +48,6 @@ ROOM = 5  # times what training keeps, for the files of all forms
 OVERHEAD_EACH = 4096  # bytes that the files may have besides for each tensor of each rank
 AS_TIMED = "float32"  # what is kept, whatever products compute in
 NAME = f".scalecard-checkpoints-{platform.node()}"
-Make = Callable[[References, Setting], tuple[Subject, Checkpoint]]
 
 
 def records(group: Group, data_dir: str) -> Iterator[Record]:
@@ -118,24 +116,31 @@ class Saving:
     def forms(self) -> Iterator[StrategyBuilder]:
         """In one file of DDP, in parts of FSDP2; of one rank alone both of the single device."""
         for form, kind in ((ONE_FILE, DDP), (IN_PARTS, FSDP_PARAMETERS)):
-            make = partial(self._checkpoint, form, kind)
-            yield self._builder(kind, SAVE, form, partial(self._saved, form, make))
-            yield self._builder(kind, RESTORE, form, partial(self._loaded, form, make))
-        make = partial(self._checkpoint, BESIDE, FSDP_PARAMETERS)
-        yield self._builder(FSDP_PARAMETERS, STEPS, NONE, partial(self._stepped, make))
-        yield self._builder(FSDP_PARAMETERS, STEPS, BESIDE, partial(self._saved_beside, make))
+            yield self._builder(kind, SAVE, form)
+            yield self._builder(kind, RESTORE, form)
+        for form in (NONE, BESIDE):
+            yield self._builder(FSDP_PARAMETERS, STEPS, form)
 
-    def _builder(
-        self, kind: Strategy, metric: str, form: str, build: Callable[[References, Setting], Subject]
-    ) -> StrategyBuilder:
+    def _builder(self, kind: Strategy, metric: str, form: str) -> StrategyBuilder:
         axes: Case = {"saving": form, **({"steps": self.num_steps} if metric == STEPS else {})}
         name, note = SINGLE if self.ctx.alone else kind, self.note if form == BESIDE else ""
+        build = partial(self._subject, kind, metric, form)
         return StrategyBuilder(name, build, metric=metric, axes=axes, note=note, trains=self._trained(kind).build)
+
+    def _subject(self, kind: Strategy, metric: str, form: str, references: References, at: Setting) -> Subject:
+        subject, checkpoint = self._checkpoint(form, kind, references, at)
+        if metric == STEPS:
+            steps = self._repeated(subject)
+            return self._saved_beside(subject, steps, checkpoint) if form == BESIDE else steps
+        if metric == RESTORE:
+            checkpoint.save()
+        work = checkpoint.save if metric == SAVE else checkpoint.load
+        return Subject(work=work, prove=partial(self._proven, form, checkpoint, checkpoint.save, subject))
 
     def _trained(self, kind: Strategy) -> StrategyBuilder:
         """What trains as the strategy does; of one rank a model that is not wrapped."""
         wanted = (DDP, UNSYNCHRONISED) if self.ctx.alone else (kind, STEP)
-        return next(one for one in multi_process.strategies(self.ctx) if (one.kind, one.metric) == wanted)
+        return next(one for one in builders.on_ranks(self.ctx) if (one.kind, one.metric) == wanted)
 
     def _checkpoint(self, form: str, kind: Strategy, references: References, at: Setting) -> tuple[Subject, Checkpoint]:
         """A subject that trains, and the checkpoint of what it trains."""
@@ -167,18 +172,6 @@ class Saving:
         self.num_steps = 2 ** math.ceil(math.log2(max(1.0, min(2 * save, MOST_SECONDS) / step)))
         self.note = STILL_WRITING if self.num_steps * step < save else ""
 
-    def _saved(self, form: str, make: Make, references: References, at: Setting) -> Subject:
-        subject, checkpoint = make(references, at)
-        return Subject(work=checkpoint.save, prove=partial(self._proven, form, checkpoint, checkpoint.save, subject))
-
-    def _loaded(self, form: str, make: Make, references: References, at: Setting) -> Subject:
-        subject, checkpoint = make(references, at)
-        checkpoint.save()
-        return Subject(work=checkpoint.load, prove=partial(self._proven, form, checkpoint, checkpoint.save, subject))
-
-    def _stepped(self, make: Make, references: References, at: Setting) -> Subject:
-        return self._repeated(make(references, at)[0])
-
     def _repeated(self, subject: Subject) -> Subject:
         """Steps of the subject, which is proven by one of them."""
 
@@ -189,10 +182,9 @@ class Saving:
         once = {name: each for name, each in subject.expected.items() if name in ("forwards", *UPDATES)}
         return replace(subject, work=work, expected={name: self.num_steps * each for name, each in once.items()})
 
-    def _saved_beside(self, make: Make, references: References, at: Setting) -> Subject:
-        subject, checkpoint = make(references, at)
+    def _saved_beside(self, subject: Subject, steps: Subject, checkpoint: Checkpoint) -> Subject:
         assert isinstance(checkpoint, InParts), "the form that can be started"
-        steps, beside = self._repeated(subject), list[bool]()
+        beside = list[bool]()
 
         def work() -> None:
             started = checkpoint.start()

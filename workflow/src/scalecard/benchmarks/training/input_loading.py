@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import trained
+from scalecard.benchmarks.training.strategy import References, Setting, trained
 from scalecard.hardware.devices import Device, Task
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import count

@@ -9,8 +9,7 @@ from statistics import median
 
 import torch
 
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import CannotBe, StrategyBuilder
+from scalecard.benchmarks.training.strategy import CannotBe, References, Setting, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of

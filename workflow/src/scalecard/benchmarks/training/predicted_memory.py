@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from scalecard.benchmarks.training.cut_model import balanced_cuts, cut
-from scalecard.benchmarks.training.reference_cache import Setting
+from scalecard.benchmarks.training.strategy import Setting
 from scalecard.hardware.failures import in_one_line
 from scalecard.measuring.memory import in_blocks
 from scalecard.parallel import sharded
@@ -79,60 +79,54 @@ def predicted(
     if Division.STAGES in strategy.divides:
         return _of_stages(strategy, at, device, place, replicas)
     workload, model = at.workload, at.workload.with_precision("float32").network(META)
-    here = _here(strategy, workload, model, Among(place, at.devices, nodes, replicas))
+    here = _here(strategy, workload, model, place, at.devices, nodes, replicas)
     trained = [tensor for tensor, whole in zip(here, model.parameters(), strict=False) if whole.requires_grad]
-    states = float(workload.optimizer_settings.state_bytes(trained)) if trained else 0.0
-    if any(one.payload is Payload.UPDATED for one in strategy.collectives):
-        states /= at.devices
-    weights = _bytes([*here, *model.buffers()]), _bytes(trained), states
-    if why_not := _unknown(strategy):
-        return Prediction(*weights, why_not=why_not)
+    why_not = LAYERS if Division.TENSORS in strategy.divides else ""
+    why_not = THREADS if Untimed.THREADS in strategy.untimed else why_not
     share = replace(workload, batch_size=workload.micro_batch_size(workload.batch_size // at.devices))
     sharding, alone = Division.SHARDS in strategy.divides, not strategy.divides
-    return _with_activations(weights, partial(_of_whole, share, device, whole_in_bf16=sharding, outputs_too=alone))
+    activations = partial(_of_whole, share, device, whole_in_bf16=sharding, outputs_too=alone)
+    found = _prediction(workload, [*here, *model.buffers()], trained, activations, why_not)
+    divided = any(one.payload is Payload.UPDATED for one in strategy.collectives)
+    return replace(found, optimizer=found.optimizer / at.devices) if divided else found
 
 
-def _with_activations(weights: tuple[float, float, float], activations: Callable[[], float]) -> Prediction:
+def _prediction(
+    workload: Workload, here: list[Tensor], trained: Sequence[Tensor], activations: Callable[[], float], why_not: str
+) -> Prediction:
+    """By what a device has of parameters and buffers, and of what is trained; activations unless `why_not` says why."""
+    states = float(workload.optimizer_settings.state_bytes(trained)) if trained else 0.0
+    known = Prediction(_bytes(here), _bytes(trained), states, why_not=why_not)
+    if why_not:
+        return known
     try:
-        return Prediction(*weights, activations())
+        return replace(known, activations=activations())
     except Exception as error:  # of a file of the user's, which may need values
-        return Prediction(*weights, why_not=NEEDS_VALUES + in_one_line(error))
-
-
-def _unknown(strategy: Strategy) -> str:
-    """Why there is no formula for the activations, or ''."""
-    if Untimed.THREADS in strategy.untimed:
-        return THREADS
-    return LAYERS if Division.TENSORS in strategy.divides else ""
+        return replace(known, why_not=NEEDS_VALUES + in_one_line(error))
 
 
 def _bytes(tensors: Iterable[Tensor]) -> float:
     return float(sum(tensor.nbytes for tensor in tensors))
 
 
-@dataclass(frozen=True)
-class Among:
-    """Which of so many devices one is; those of a node, or of a replica, follow one another."""
+def _here(
+    strategy: Strategy, workload: Workload, model: nn.Module, place: int, devices: int, nodes: int, replicas: int
+) -> list[Tensor]:
+    """What one device has of each of the model's parameters, without data; nothing if they are offloaded.
 
-    place: int
-    devices: int
-    nodes: int
-    replicas: int
-
-
-def _here(strategy: Strategy, workload: Workload, model: nn.Module, among: Among) -> list[Tensor]:
-    """What one device has of each of the model's parameters, without data; nothing if they are offloaded."""
+    Devices of a node, or of a replica, follow one another.
+    """
     if Untimed.HOST in strategy.untimed:
         return []
     found = [parameter.detach() for parameter in model.parameters()]
     if Division.TENSORS in strategy.divides:
-        ranks = among.devices // among.replicas
-        divided = _divided(model, workload.module.tensor_plan(model), among.place % ranks, ranks)
+        ranks = devices // replicas
+        divided = _divided(model, workload.module.tensor_plan(model), place % ranks, ranks)
         found = [divided.get(id(parameter), parameter.detach()) for parameter in model.parameters()]
-        return sharded.local_shards(found, among.place // ranks, among.replicas)
+        return sharded.local_shards(found, place // ranks, replicas)
     if Division.SHARDS in strategy.divides:
-        ranks = among.devices // (among.nodes if Division.REPLICAS in strategy.divides else 1)
-        return sharded.local_shards(found, among.place % ranks, ranks)
+        ranks = devices // (nodes if Division.REPLICAS in strategy.divides else 1)
+        return sharded.local_shards(found, place % ranks, ranks)
     return found
 
 
@@ -156,15 +150,12 @@ def _of_stages(strategy: Strategy, at: Setting, device: torch.device, place: int
     cuts = at.cuts or balanced_cuts(workload, depth * (schedule.stages_each if schedule else 1))
     _, stages = cut(workload.with_precision("float32"), cuts)
     mine = nn.ModuleList(stages[number] for number in range(place % depth, len(stages), depth))
-    trained = trainable(mine)
-    states = float(workload.optimizer_settings.state_bytes(trained))
-    weights = _bytes([*mine.parameters(), *mine.buffers()]), _bytes(trained), states
-    if schedule is Schedule.INTERLEAVED:
-        return Prediction(*weights, why_not=INTERLEAVED)
+    why_not = INTERLEAVED if schedule is Schedule.INTERLEAVED else ""
     micro = replace(workload, batch_size=at.split_size // replicas)
     waiting = {None: 1, Schedule.GPIPE: at.num_micro}.get(schedule, min(depth - place % depth, at.num_micro))
     kept = partial(_of_cut, micro, cuts, device, outputs_too=schedule is None)
-    return _with_activations(weights, lambda: waiting * kept()[place % depth])
+    here = [*mine.parameters(), *mine.buffers()]
+    return _prediction(workload, here, trainable(mine), lambda: waiting * kept()[place % depth], why_not)
 
 
 @functools.cache

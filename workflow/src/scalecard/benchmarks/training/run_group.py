@@ -7,9 +7,15 @@ from functools import partial
 from scalecard import progress
 from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.predicted_memory import predicted
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
-from scalecard.benchmarks.training.simulated_pipelines import STAGE
-from scalecard.benchmarks.training.strategy import LOCAL, UNSYNCHRONISED, StrategyBuilder
+from scalecard.benchmarks.training.stage_timing import STAGE
+from scalecard.benchmarks.training.strategy import (
+    CHECKED_EACH,
+    LOCAL,
+    UNSYNCHRONISED,
+    References,
+    Setting,
+    StrategyBuilder,
+)
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.failures import in_one_line
 from scalecard.measuring import tracing
@@ -79,27 +85,27 @@ class Group:
 
         The first rank predicts, whose records count.
         """
-        build = partial(Record, unit="B")
-        for kind in MEMORY:
+
+        def record(metric: str, kind: str, size: float | None, why_not: str = "") -> Record:
             case: Case = {**one.variant.case, "kind": kind}
-            if kind in one.trial.by_kind:
-                yield build(case=case, metric="memory_by_kind", samples=[[one.trial.by_kind[kind]]])
-            else:
-                yield Record.skipped(case, UNSEEN, metric="memory_by_kind", unit="B")
+            if size is None:
+                return Record.skipped(case, why_not, metric=metric, unit="B")
+            return Record(case=case, metric=metric, unit="B", samples=[[size]])
+
+        for kind in MEMORY:
+            yield record("memory_by_kind", kind, one.trial.by_kind.get(kind), UNSEEN)
         if self.ctx.rank:
             return
         where = {"place": one.trial.place, "nodes": self.ctx.layout.nodes, "replicas": one.strategy.replicas}
         try:
             expected = predicted(one.strategy.kind, one.variant.timed_at, self.ctx.device, **where)
         except Exception as error:  # of a file of the user's, whose model differs without data: it costs no more
-            case = {**one.variant.case, "kind": "parameters"}
-            yield Record.skipped(case, in_one_line(error), metric="predicted_memory", unit="B")
+            yield record("predicted_memory", "parameters", None, in_one_line(error))
             return
         for kind, size in expected.by_kind.items():
-            yield build(case={**one.variant.case, "kind": kind}, metric="predicted_memory", samples=[[size]])
+            yield record("predicted_memory", kind, size)
         if expected.why_not:
-            case = {**one.variant.case, "kind": "activations"}
-            yield Record.skipped(case, expected.why_not, metric="predicted_memory", unit="B")
+            yield record("predicted_memory", "activations", None, expected.why_not)
 
     def _tried(self, strategies: Iterable[StrategyBuilder]) -> Iterator[Fitting | Record]:
         """Each with its settings; the stages of what cannot be used are left out, and none is timed twice."""

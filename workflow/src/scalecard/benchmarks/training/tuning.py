@@ -11,8 +11,10 @@ from torch import nn
 
 from scalecard import progress
 from scalecard.benchmarks.training.memory_trials import Fitting, Trial, Trials, timed, tried
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH, References, Setting
 from scalecard.benchmarks.training.strategy import (
+    CHECKED_EACH,
+    References,
+    Setting,
     StrategyBuilder,
     in_train_mode,
     trained,

@@ -1,10 +1,14 @@
 """Looks at the workloads of a configuration before anything is measured: are they trained so that a proof can tell?"""
 
 import functools
+import inspect
 import math
 import os
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import psutil
@@ -14,29 +18,92 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from scalecard import progress
-from scalecard.benchmarks.training.reference_cache import CHECKED_EACH
-from scalecard.benchmarks.training.workload_file import (
-    NotAWorkload,
-    check_functions,
-    lacks_a_package,
-    naming_errors,
-    where_it_raised,
-)
+from scalecard.benchmarks.training.strategy import CHECKED_EACH
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
 from scalecard.workloads.compiled import no_compiler
 from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
-from scalecard.workloads.modules import accepted
+from scalecard.workloads.modules import accepted, loaded
 from scalecard.workloads.nested import Tree, leaves, shapes_differ
 from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import BATCH_NORM, HOST, Workload, chosen
+from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 ROOM = 4  # times the parameters, for their gradients and what two samples need
 RATE_MARGIN = 10  # how many times the rate that is used the largest is at which a step lowers the loss
+FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
+REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
+PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
+
+
+class NotAWorkload(ValueError):
+    """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
+
+    def __init__(self, workload: Workload, problem: str) -> None:
+        where = f"workloads.{workload.name}" + (f".file = {workload.file}" if workload.file else "")
+        super().__init__(f"{where}: {problem}")
+
+
+def lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
+    """Whether a module was not found, and is none of those in the file's own folder."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
+        return False
+    own = Path(workload.file).resolve().parent / error.name.partition(".")[0]
+    return not own.is_dir() and not own.with_suffix(".py").is_file()
+
+
+@contextmanager
+def naming_errors(workload: Workload, doing: str) -> Iterator[None]:
+    """NotAWorkload for whatever a file of the user's raises, or PyTorch with what it returns, and where that was."""
+    try:
+        yield
+    except NotInitialised as error:
+        raise NotAWorkload(workload, str(error)) from error
+    except Exception as error:
+        raise NotAWorkload(workload, f"{doing} raises {where_it_raised(workload, error)}") from error
+
+
+def where_it_raised(workload: Workload, error: Exception) -> str:
+    path, frames = str(Path(workload.file).resolve()), traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == path][-1:]
+    line = [error.lineno] if isinstance(error, SyntaxError) else lines
+    text = [*str(error).splitlines(), ""][0]
+    said = "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text}"
+    return f"{said}; {PACKAGES}" if lacks_a_package(workload, error) else said
+
+
+def check_functions(workload: Workload) -> None:
+    """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
+    try:
+        module = loaded(workload.name, workload.file)
+    except Exception as error:  # a file of the user's may raise anything
+        raise NotAWorkload(workload, where_it_raised(workload, error)) from error
+    for name, given in FUNCTIONS.items():
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise NotAWorkload(workload, f"has no function {name}; required: {REQUIRED}")
+        try:
+            inspect.signature(function).bind(*range(given))
+        except TypeError:
+            raise NotAWorkload(workload, f"{name} does not take {given} arguments; required: {REQUIRED}") from None
+        except ValueError:  # what has no signature is believed
+            pass
+    if workload.recipe.optimizer == "own" and not callable(getattr(module, "optimizer", None)):
+        raise NotAWorkload(workload, "recipe.optimizer = own: the file has no function optimizer(parameters)")
+    if workload.unit not in UNITS:
+        raise NotAWorkload(workload, f"UNIT = {workload.unit!r}: must be one of {', '.join(UNITS)}")
+    functions = ["model", "batch", *(["dataset"] if hasattr(module, "dataset") else [])]
+    if not callable(getattr(module, functions[-1])):
+        raise NotAWorkload(workload, "dataset is no function; it must be one that returns a torch.utils.data.Dataset")
+    arguments = [accepted(getattr(module, name)) for name in functions]
+    for key in workload.given:
+        if all(names is not None and key not in names for names in arguments):
+            known = sorted({name for names in arguments if names for name in names} - {"size", "seed"})
+            none = " nor ".join(f"{name}()" for name in functions)
+            raise NotAWorkload(workload, f"neither {none} takes {key}; known: batch_size, {', '.join(known)}")
 
 
 @functools.cache
@@ -50,7 +117,8 @@ def check(workload: Workload) -> None:
     try:
         check_functions(workload)
         if not workload.file:
-            check_model(workload)
+            with torch.device("meta"):  # nothing is allocated
+                _called(workload, "model")
         elif not _is_too_large(workload):
             check_values(workload)
     except NotAWorkload as error:
@@ -68,36 +136,25 @@ def _is_too_large(workload: Workload) -> bool:
     return bool(ROOM * size > psutil.virtual_memory().available)
 
 
-def check_model(workload: Workload) -> None:
-    """NotAWorkload if a built-in model cannot have these values; nothing is allocated."""
-    with torch.device("meta"):
-        _called(workload, "model")
-
-
 def check_values(workload: Workload) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
     model = _called(workload, "model")
-    if not isinstance(model, nn.Module):
-        raise NotAWorkload(workload, f"model() returns a {type(model).__name__}; it must return a torch.nn.Module")
+    _require(isinstance(model, nn.Module), workload, "model() returns", model, "return a torch.nn.Module")
     if not trainable(model):
         raise NotAWorkload(workload, "model() has no parameter that requires a gradient: there is nothing to train")
     if is_on_meta(model):
         with naming_errors(workload, "initialising model()"):
             model = materialised(model, workload.seed, HOST)
     batch = _called(workload, "batch", 2, workload.seed)
-    if not (isinstance(batch, tuple) and len(batch) == 2):
-        returned = type(batch).__name__
-        raise NotAWorkload(workload, f"batch(2, seed) returns a {returned}; it must return (inputs, targets)")
+    is_pair = isinstance(batch, tuple) and len(batch) == 2
+    _require(is_pair, workload, "batch(2, seed) returns", batch, "return (inputs, targets)")
     for part, tree in zip(("inputs", "targets"), batch, strict=True):
         found = list(leaves(tree))
         if not found:
             raise NotAWorkload(workload, f"batch(2, seed): no tensor in the {part}")
-        for leaf in found:
-            if leaf.dim() == 0 or len(leaf) != 2:
-                what = f"{part} of shape {tuple(leaf.shape)}"
-                raise NotAWorkload(
-                    workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples"
-                )
+        for odd in (leaf for leaf in found if leaf.dim() == 0 or len(leaf) != 2):
+            what = f"{part} of shape {tuple(odd.shape)}"
+            raise NotAWorkload(workload, f"batch(2, seed) has {what}, which cannot be split: its rows must be samples")
     _check_step(workload, model.to(HOST), *batch)
     if problem := recipe_problem(workload, model, batch):
         raise NotAWorkload(workload, problem)
@@ -106,15 +163,19 @@ def check_values(workload: Workload) -> None:
     check_dataset(workload, batch)
 
 
+def _require(met: bool, workload: Workload, what: str, found: object, wanted: str) -> None:
+    if not met:
+        raise NotAWorkload(workload, f"{what} a {type(found).__name__}; it must {wanted}")
+
+
 def check_dataset(workload: Workload, batch: Tree) -> None:
     """NotAWorkload if samples of its data set, if it has one, do not make up such a batch of two."""
     with naming_errors(workload, "dataset()"):
         dataset = workload.dataset()
     if dataset is None:
         return
-    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        what = f"dataset() returns a {type(dataset).__name__}"
-        raise NotAWorkload(workload, f"{what}; it must return a map-style torch.utils.data.Dataset, with a length")
+    is_map, wanted = hasattr(dataset, "__getitem__"), "return a map-style torch.utils.data.Dataset, with a length"
+    _require(is_map and hasattr(dataset, "__len__"), workload, "dataset() returns", dataset, wanted)
     with naming_errors(workload, "putting together dataset()[0] and dataset()[1]"):
         made = default_collate([dataset[index] for index in range(2)])
     if not (isinstance(made, list | tuple) and len(made) == 2):
@@ -168,6 +229,10 @@ def recipe_problem(workload: Workload, model: nn.Module, batch: tuple[Tree, Tree
     return f"recipe.checkpointing = {recipe.checkpointing}: {problem}" if problem else ""
 
 
+def _cannot_follow(workload: Workload) -> str:
+    return recipe_problem(workload, workload.as_reference.network(HOST), workload.batch(2, HOST))
+
+
 def _cannot_keep(workload: Workload) -> str:
     """Why what the selective form keeps cannot be used in the backward, or ''."""
     plain, (inputs, targets) = workload.with_precision("float32").uncompiled, workload.batch(2, HOST)
@@ -182,14 +247,12 @@ def _check_optimizer(workload: Workload, model: nn.Module) -> None:
     """Called once the backward has left gradients."""
     with naming_errors(workload, "optimizer(parameters)"):
         made = workload.module.optimizer(trainable(model))
-    if not isinstance(made, torch.optim.Optimizer):
-        what = f"optimizer(parameters) returns a {type(made).__name__}"
-        raise NotAWorkload(workload, f"{what}; it must return a torch.optim.Optimizer")
+    is_one = isinstance(made, torch.optim.Optimizer)
+    _require(is_one, workload, "optimizer(parameters) returns", made, "return a torch.optim.Optimizer")
     left = {id(p) for p in trainable(model)} - {id(p) for group in made.param_groups for p in group["params"]}
     if left:
-        raise NotAWorkload(
-            workload, f"optimizer(parameters) leaves out {len(left)} of them, which would not be trained"
-        )
+        what = f"optimizer(parameters) leaves out {len(left)} of them"
+        raise NotAWorkload(workload, f"{what}, which would not be trained")
     with naming_errors(workload, "a step of its optimizer"):
         made.step()
         OptimizerSettings(0.1, "own", workload.module.optimizer).build(trainable(model))
@@ -211,17 +274,11 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     workload = workload.with_precision(recipes.precision_on(device, workload.recipe.precision))
     if workload.recipe.compile and (problem := no_compiler(device)):
         raise NotAWorkload(workload, f"recipe.compile = true: {problem}")
-    own = workload.file  # which was checked before
-    if not own and (problem := recipe_problem(workload, workload.as_reference.network(HOST), workload.batch(2, HOST))):
+    if not workload.file and (problem := _cannot_follow(workload)):  # a user's was checked before
         raise NotAWorkload(workload, problem)
-
-    def look() -> tuple[float, bool, bool, float]:
-        found = _examined(workload, device, num_steps, num_devices)
-        return found.lr, found.frozen, found.inexact, found.recipe.clip
-
-    lr, frozen, inexact, clip = decided(f"examined-{workload.name}-{num_devices}", look)
-    recipe = replace(workload.recipe, clip=clip)
-    return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=recipe)
+    name = f"examined-{workload.name}-{num_devices}"
+    lr, frozen, inexact, clip = decided(name, lambda: _examined(workload, device, num_steps, num_devices))
+    return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=replace(workload.recipe, clip=clip))
 
 
 def varies(workload: Workload) -> bool:
@@ -238,29 +295,25 @@ def by_other_recipes(
     draws = bool(others) and _draws(workload)
     for other in others:
         why_not = recipes.lacks_bf16(device) if other.in_bf16 else ""
-        if not why_not:
-            why_not = recipe_problem(other, other.as_reference.network(HOST), other.batch(2, HOST))
-        yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not
+        yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not or _cannot_follow(other)
 
 
-def _normalises_in_bf16(workload: Workload) -> bool:
-    """Whether batch normalisation is trained in bf16, whose gradient as it is timed tells nothing."""
-    return workload.in_bf16 and _normalises_batches(workload)
-
-
-def _examined(workload: Trained, device: torch.device, num_steps: int, num_devices: int) -> Trained:
+def _examined(
+    workload: Workload, device: torch.device, num_steps: int, num_devices: int
+) -> tuple[float, bool, bool, float]:
+    """The rate, whether the model is proven in eval mode and whether not in float64, and the limit of clipping."""
     progress.doing(f"{workload.name}: looking for a learning rate")
     try:
-        workload = replace(workload, frozen=_draws(workload) or _normalises_in_bf16(workload))
+        frozen = _draws(workload) or _normalises_in_bf16(workload)
     except NotInitialised as error:  # of a model that was too large to be looked at before
         raise NotAWorkload(workload, str(error)) from error
+    workload = replace(workload, frozen=frozen)
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
             clip = _limit(workload.recipe.clip, [one.as_reference for one in tried], device)
             plain = [replace(one, recipe=Recipe(one.recipe.optimizer, clip=clip)) for one in tried]
-            lr, recipe = _rate(plain, device, num_steps), replace(workload.recipe, clip=clip)
-            return replace(workload, lr=lr, inexact=small not in tried, recipe=recipe)
+            return _rate(plain, device, num_steps), frozen, small not in tried, clip
         except NotAWorkload:
             raise
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
@@ -293,11 +346,8 @@ def _limit(wanted: float, loads: Sequence[Workload], device: torch.device) -> fl
     for workload in loads:
         plain = replace(workload, lr=1.0, recipe=TEXTBOOKS)
         trained = plain.plain(device, (plain.batch_size,), 1, exactly=False)
-        squares = (
-            (now.double() - then.double()).square().sum()
-            for then, now in zip(trained.before, trained.after, strict=True)
-        )
-        found.append(math.sqrt(sum(map(float, squares))))
+        steps = (now.double() - then.double() for then, now in zip(trained.before, trained.after, strict=True))
+        found.append(math.sqrt(sum(float(step.square().sum()) for step in steps)))
     return wanted if wanted < min(found) else min(found) / 2
 
 
@@ -310,12 +360,12 @@ def _can_tell(workload: Workload, device: torch.device, num_steps: int) -> bool:
     return last < first and (3 * RATE_MARGIN * MOVED * TOLERANCE if workload.exact else 0.0) < moved < math.inf
 
 
-def _normalises_batches(workload: Workload) -> bool:
-    """Whether batch normalisation is trained, which makes of bfloat16's roundings a gradient that tells nothing.
+def _normalises_in_bf16(workload: Workload) -> bool:
+    """Whether batch normalisation is trained in bf16, which makes of roundings a gradient that tells nothing.
 
     That of a new ResNet-50 then differs from float64's by more than itself, and in eval mode by 5 %.
     """
-    return any(isinstance(module, BATCH_NORM) for module in workload.network(META).modules())
+    return workload.in_bf16 and any(isinstance(each, BATCH_NORM) for each in workload.network(META).modules())
 
 
 def _draws(workload: Workload) -> bool:
@@ -340,7 +390,6 @@ class OfWorkloads:
     seed: int
 
     def __post_init__(self) -> None:
-        """A file of the user's is looked at before anything is measured; ours are tested."""
         for workload in self.loads:
             check(workload)
 

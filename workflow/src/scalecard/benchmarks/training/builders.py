@@ -1,4 +1,4 @@
-"""The strategies of several ranks, one per device: DDP, FSDP2, tensor parallelism, PyTorch's pipelines and products."""
+"""Builders of every strategy of the catalogue: by one process on its devices, and by ranks, one per device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,34 +8,102 @@ from typing import Any
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from scalecard.benchmarks.training import cut_model, gradient_allreduce
-from scalecard.benchmarks.training.library_pipelines import pipeline, suits
-from scalecard.benchmarks.training.reference_cache import References, Setting
-from scalecard.benchmarks.training.strategy import EXCHANGE, UNSYNCHRONISED, CannotBe, StrategyBuilder, trained
+from scalecard.benchmarks.machine import collectives
+from scalecard.benchmarks.training import cut_model, pipelines, stage_timing
+from scalecard.benchmarks.training.strategy import (
+    EXCHANGE,
+    LOCAL,
+    UNSYNCHRONISED,
+    UPDATE,
+    CannotBe,
+    References,
+    Setting,
+    StrategyBuilder,
+    trained,
+)
 from scalecard.distributed.context import RankContext
+from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject, local
 from scalecard.parallel import sharded
-from scalecard.parallel.ddp import wrap
-from scalecard.parallel.device_mesh import mesh
+from scalecard.parallel.ddp import BUCKET_BYTES, wrap
+from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.step import BatchCycle, Step, state_of
+from scalecard.parallel.torch_pipelining import mesh
 from scalecard.records import strategies as kinds
 from scalecard.records.record import Check
 from scalecard.workloads.meta import is_on_meta
-from scalecard.workloads.nested import Tree
+from scalecard.workloads.nested import Tree, sizes
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
 
+ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
+REPLICAS = "the replicas of nn.DataParallel are made anew for every forward, in which they would be compiled anew"
 ON_HOST = "on a CPU everything is in the host's memory already"
 
 
-def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
+def in_process(devices: Sequence[Device], *, stages: bool = True) -> Iterator[StrategyBuilder]:
+    """Those that use all of these devices, and their `stages` alone.
+
+    Of one device also steps over smaller batches, and the update by itself.
+    """
+    whole = partial(pipelines.subject, ModelParallel, devices)
+    if len(devices) == 1:
+        yield StrategyBuilder(kinds.SINGLE, whole)
+        yield StrategyBuilder(kinds.SINGLE, whole, metric=LOCAL)
+        yield StrategyBuilder(kinds.SINGLE, partial(_update, devices[0]), metric=UPDATE, of_batch=False)
+        return
+    yield StrategyBuilder(kinds.DATA_PARALLEL, partial(_nn_data_parallel, devices))
+    executors: dict[kinds.Strategy, pipelines.Executor] = {kinds.MODEL_PARALLEL: ModelParallel}
+    executors |= {kinds.OUR_GPIPE: pipelines.OURS["gpipe"], kinds.OUR_1F1B: pipelines.OURS["1f1b"]}
+    for kind, executor in executors.items():
+        yield StrategyBuilder(kind, partial(_balanced, executor, devices))
+    yield from stage_timing.builders(devices) if stages else ()
+
+
+def _update(device: Device, _references: References, at: Setting) -> Subject:
+    return stage_timing.update(at.workload.network(HOST), device, at.workload.optimizer_settings)
+
+
+def _balanced(executor: pipelines.Executor, devices: Sequence[Device], references: References, at: Setting) -> Subject:
+    cuts = cut_model.balanced_cuts(at.workload, at.devices)
+    return pipelines.subject(executor, devices, references, replace(at, cuts=cuts))
+
+
+def _nn_data_parallel(devices: Sequence[Device], references: References, at: Setting) -> Subject:
+    """DataParallel's threads are not seen, so their operations are not counted."""
+    workload, first = at.workload, devices[0]
+    if first.torch.type == "cpu":
+        raise CannotBe(ON_CPU)
+    if workload.recipe.compile:
+        raise CannotBe(REPLICAS)
+    model = workload.network(first.torch)
+    wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
+    batch = workload.batch(workload.batch_size, first.torch)
+    optimizer = workload.optimizer_settings
+    micro_sizes = workload.micro_batch_sizes(workload.batch_size)
+    scattered = [part for micro in micro_sizes for part in sizes(micro, -(-micro // at.devices))]
+    step = Step.of(workload, wrapped, batch)
+    return trained(
+        at,
+        partial(first.submit, step),
+        partial(state_of, model),
+        references.at(workload, scattered),
+        references=references,
+        modules=[wrapped],
+        devices=devices,
+        counts={"forwards": len(micro_sizes), **optimizer.counts(trainable(model))},
+        optimizers=[step.optimizer],
+    )
+
+
+def on_ranks(ctx: RankContext) -> Iterator[StrategyBuilder]:
     """Those of this many ranks, and what DDP's take to compute, and to exchange gradients.
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """
     yield StrategyBuilder(kinds.DDP, partial(_ddp, ctx))
     yield StrategyBuilder(kinds.DDP, partial(_alone, ctx), metric=UNSYNCHRONISED)
-    yield StrategyBuilder(kinds.DDP, lambda _, at: gradient_allreduce.alone(ctx, at.workload), metric=EXCHANGE)
+    yield StrategyBuilder(kinds.DDP, partial(_exchange, ctx), metric=EXCHANGE)
     yield StrategyBuilder(kinds.ZERO_1, partial(_zero_1, ctx))
     for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS, kinds.FSDP_OFFLOAD):
         yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
@@ -52,8 +120,8 @@ def strategies(ctx: RankContext) -> Iterator[StrategyBuilder]:
 
 def _pipeline(kind: kinds.Strategy, ctx: RankContext, replicas: int = 1) -> StrategyBuilder:
     assert kind.schedule, "a pipeline's"
-    build, fits = partial(pipeline, kind.schedule, ctx, replicas=replicas), partial(suits, kind.schedule, replicas)
-    return StrategyBuilder(kind, build, replicas=replicas, suits=fits)
+    build = partial(pipelines.pipeline, kind.schedule, ctx, replicas=replicas)
+    return StrategyBuilder(kind, build, replicas=replicas, suits=partial(pipelines.suits, kind.schedule, replicas))
 
 
 def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
@@ -64,6 +132,11 @@ def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
         "optimizer bytes": at.workload.optimizer_settings.state_bytes(values),
     }
     return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
+
+
+def _exchange(ctx: RankContext, _references: References, at: Setting) -> Subject:
+    parameters = trainable(at.workload.network(HOST, on_meta=True))
+    return collectives.gradients_alone(ctx, at.workload.name, parameters, bucket_bytes=BUCKET_BYTES)
 
 
 def _zero_1(ctx: RankContext, references: References, at: Setting) -> Subject:
