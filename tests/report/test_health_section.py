@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
-from scalecard.figures.health import ODD
+from scalecard.figures.charts import ODD
 from scalecard.records import files
 from scalecard.records.record import Result
 from scalecard.report import figure_files

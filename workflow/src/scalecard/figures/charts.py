@@ -1,14 +1,13 @@
 """The kinds of chart that the sections draw: every value with its interval, named where it is drawn.
 
 Lines are named at their ends and bars carry their values, so that few figures need a legend. points.py remembers what
-is shown. `finish` places the names, once all limits are known.
+is shown. `finish` places the names, once all limits are known. `look` is what `Axes.set` takes, such as labels.
 """
 
 import math
 import textwrap
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -34,23 +33,23 @@ EDGE = 1.02  # where names begin, in widths of the panel
 ODD = style.PALETTE[1]
 SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
 DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
+Pair = tuple[int, int]  # of devices or nodes: from the first to the second
 End = tuple[float, float, str, str]  # the last point of a line in the axes' own numbers, its name, and its colour
 _ends: "weakref.WeakKeyDictionary[Axes, list[End]]" = weakref.WeakKeyDictionary()
 
 
 def name_line_end(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Remember the end of a line; `place` writes its name when the axes have their limits."""
+    """Remember the end of a line; `finish` writes its name when the axes have their limits."""
     _ends.setdefault(axes, []).append((x, y, text, colour))
 
 
-def place_names(axes: Axes) -> None:
+def _place_names(axes: Axes) -> None:
     """Write the names right of the panel, each joined to its line's end."""
-    found = _ends.pop(axes, [])
     axes.apply_aspect()
     to_share = axes.transData + axes.transAxes.inverted()
-    heights = {end: float(to_share.transform(end[:2])[1]) for end in found}
-    ordered = sorted(found, key=lambda end: -heights[end])
-    for (x, y, text, colour), height in zip(ordered, moved_apart([heights[end] for end in ordered]), strict=True):
+    heights = {end: float(to_share.transform(end[:2])[1]) for end in _ends.pop(axes, [])}
+    ordered = dict(sorted(heights.items(), key=lambda item: -item[1]))
+    for (x, y, text, colour), height in zip(ordered, moved_apart([*ordered.values()]), strict=True):
         axes.annotate(
             text,
             (x, y),
@@ -91,37 +90,52 @@ def title(axes: Axes, text: str) -> None:
     axes.set_title(textwrap.fill(text, TITLE))
 
 
-def curves(shown: Sequence[Point], axes: Axes, *, unit: str, x_unit: str = "", named: bool = True) -> None:
-    """A line for each series, or for each platform if there are several, with a band over the intervals."""
-    if not shown:
-        nothing(axes)
-        return
-    for label, own in _lines(shown).items():
-        colour, xs = style.colour(label), [_number(point) for point in own]
+def curves(
+    shown: Sequence[Point],
+    axes: Axes,
+    *,
+    unit: str,
+    x_unit: str = "",
+    named: bool = True,
+    ticked: bool = False,
+    **look: Any,
+) -> None:
+    """A line for each series, or for each platform if there are several, with a band over the intervals.
+
+    `ticked` asks for ticks at the values of x.
+    """
+    kinds = _kinds(shown)
+    for kind in dict.fromkeys(kinds):
+        own = sorted((point for point, own_kind in zip(shown, kinds, strict=True) if own_kind == kind), key=_number)
+        colour, xs = style.colour(kind), list(map(_number, own))
         axes.plot(xs, [point.value for point in own], color=colour, linewidth=1.7)
         axes.fill_between(
             xs, [point.low for point in own], [point.high for point in own], color=colour, alpha=0.2, linewidth=0
         )
         for point, x in zip(own, xs, strict=True):
             axes.plot(
-                [x], [point.value], style.marker(label), color=colour, ms=5, gid=points.show(axes, point, unit, x_unit)
+                [x], [point.value], style.marker(kind), color=colour, ms=5, gid=points.show(axes, point, unit, x_unit)
             )
         if named:
-            name_line_end(axes, xs[-1], own[-1].value, label, colour)
-    number_axis(axes.yaxis, unit)
+            name_line_end(axes, xs[-1], own[-1].value, kind, colour)
+    if shown:
+        number_axis(axes.yaxis, unit)
+    else:
+        nothing(axes)
+    axes.set(**look)
+    if ticked:
+        ticks(axes, numbers(shown))
 
 
-def ring(axes: Axes, point: Point) -> None:
-    """Mark a point of a curve, such as the best one."""
-    axes.plot([_number(point)], [point.value], "o", ms=11, mfc="none", mec=style.INK, mew=1.0)
+def _kinds(shown: Sequence[Point]) -> list[str]:
+    """What tells each point's line or bars from others: its series or, if there are several platforms, its platform."""
+    several = len({point.platform for point in shown}) > 1
+    return [point.platform if several else point.series for point in shown]
 
 
-def _lines(shown: Sequence[Point]) -> dict[str, list[Point]]:
-    """By what tells lines apart; each in the order of x."""
-    several, found = _several(shown), dict[str, list[Point]]()
-    for point in shown:
-        found.setdefault(point.platform if several else point.series, []).append(point)
-    return {label: sorted(own, key=_number) for label, own in found.items()}
+def numbers(shown: Sequence[Point]) -> list[float]:
+    """The values of x, each once and in order."""
+    return sorted(set(map(_number, shown)))
 
 
 def _number(point: Point) -> float:
@@ -129,33 +143,33 @@ def _number(point: Point) -> float:
     return float(point.x)
 
 
-def bars(shown: Sequence[Point], axes: Axes, *, unit: str) -> None:
+def bars(shown: Sequence[Point], axes: Axes, *, unit: str, **look: Any) -> None:
     """Horizontal bars with whiskers over the intervals and values at their ends, from the top in the given order.
 
     Bars of the same `x` lie beside one another: one for each series, or each platform if there are several. The first
-    of each says what it is.
+    of each says what it is. The names of bars say what a label of their axis would.
     """
-    if not shown:
-        nothing(axes)
-        return
-    several = _several(shown)
-    rows, kinds = (list(dict.fromkeys(keys)) for keys in ([p.x for p in shown], [_kind(p, several) for p in shown]))
-    height, named = 0.76 / len(kinds), set[str]()
-    for point in shown:
-        kind = _kind(point, several)
-        place = rows.index(point.x) + height * (kinds.index(kind) - (len(kinds) - 1) / 2)
+    rows, kinds, named = list(dict.fromkeys(point.x for point in shown)), _kinds(shown), set[str]()
+    every = list(dict.fromkeys(kinds))
+    for point, kind in zip(shown, kinds, strict=True):
+        height = 0.76 / len(every)
+        place = rows.index(point.x) + height * (every.index(kind) - (len(every) - 1) / 2)
         axes.barh([place], [point.value], height, color=style.colour(kind), gid=points.show(axes, point, unit))
         if point.interval:
             axes.plot([point.low, point.high], [place, place], **WHISKER)
-        name = f" {kind}" if len(kinds) > 1 and kind not in named else ""
+        name = f" {kind}" if len(every) > 1 and kind not in named else ""
         beside(axes, point.high, place, f"{formatting.of(point.value, unit)}{name}")
         named.add(kind)
-    axes.set_yticks(range(len(rows)), [str(row) for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
-    number_axis(axes.xaxis, unit)
-    axes.xaxis.set_major_locator(MaxNLocator(3))
-    axes.margins(x=0.28)  # the values
+    if shown:
+        axes.set_yticks(range(len(rows)), [str(row) for row in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+        number_axis(axes.xaxis, unit)
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+        axes.margins(x=0.28)  # the values
+    else:
+        nothing(axes)
+    axes.set(**{"ylabel": "", **look})
 
 
 def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[str, str] | None = None) -> None:
@@ -198,14 +212,9 @@ def beside(axes: Axes, x: float, y: float, text: str) -> None:
     )
 
 
-def _kind(point: Point, several: bool) -> str:
-    return point.platform if several else point.series
-
-
 def height_of(shown: Sequence[Point]) -> float:
     """The height in inches of a panel with these bars."""
-    kinds = {_kind(point, _several(shown)) for point in shown}
-    return max(style.HEIGHT, 0.9 + BAR * len({point.x for point in shown}) * len(kinds))
+    return max(style.HEIGHT, 0.9 + BAR * len({point.x for point in shown}) * len(set(_kinds(shown))))
 
 
 def ratios(shown: Sequence[Point], axes: Axes) -> None:
@@ -223,11 +232,10 @@ def ratios(shown: Sequence[Point], axes: Axes) -> None:
     axes.margins(x=0.2)
 
 
-def accuracies(result: Result, named: Mapping[str, Record], axes: Axes) -> None:
+def accuracies(result: Result, named: Mapping[str, Record], axes: Axes, *, title: str) -> None:
     """Test accuracy after each epoch, a line for each of these."""
     shown = [point for name, record in named.items() for point in points.epochs(result, record, series=name)]
-    curves(shown, axes, unit="share")
-    axes.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1.02))
+    curves(shown, axes, unit="share", xlabel="epoch", ylabel="test accuracy", ylim=(0, 1.02), title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
@@ -279,12 +287,12 @@ def nothing(axes: Axes) -> None:
     axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=style.INK)
 
 
-def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
-    """A legend without repeated entries, so far below the axes that their label fits between."""
+def legend_below(axes: Axes) -> None:
+    """A legend without repeated entries, half an inch below the axes, so that their label fits between."""
     handles, labels = axes.get_legend_handles_labels()
     unique, figure = dict(zip(labels, handles, strict=True)), axes.get_figure()
     assert isinstance(figure, Figure)
-    below = axes.transAxes + ScaledTranslation(0, -inches, figure.dpi_scale_trans)
+    below = axes.transAxes + ScaledTranslation(0, -0.5, figure.dpi_scale_trans)
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "ncols": 2}
     axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small", **place)
 
@@ -292,7 +300,7 @@ def legend_below(axes: Axes, *, inches: float = 0.5) -> None:
 def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
     """Name the ends of lines, write the lines of `footer` below, and fix the layout: before saving."""
     for axes in figure.axes:
-        place_names(axes)
+        _place_names(axes)
     if footer:
         lines = "\n".join(footer)
         figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))
@@ -300,33 +308,20 @@ def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
     figure.set_layout_engine("none")  # or each format would compute the same layout again
 
 
-def _several(shown: Sequence[Point]) -> bool:
-    return len({point.platform for point in shown}) > 1
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A link's rate in GB/s, and whether it is an odd one out."""
-
-    rate: float
-    odd: bool
-
-
-Cells = dict[tuple[int, int], Cell]
-
-
-def heat_map(cells: Cells, axes: Axes, *, width: float, what: str) -> None:
-    """Numbers in the cells, if the axes' `width`, in points, leaves room for them; odd ones are outlined."""
-    ends = sorted({end for pair in cells for end in pair})
+def heat_map(
+    rates: Mapping[Pair, float], axes: Axes, *, odd: Collection[Pair] = (), width: float, what: str, title: str
+) -> None:
+    """Links' rates in GB/s as numbers, if the axes' `width`, in points, leaves room for them; odd ones are outlined."""
+    ends = sorted({end for pair in rates for end in pair})
     size = min(LARGEST, 0.45 * width / len(ends))
-    top = max(cell.rate for cell in cells.values())
+    top = max(rates.values())
     colours = colormaps["Blues"]
-    for (a, b), cell in cells.items():
-        x, y, share = ends.index(b), ends.index(a), 0.1 + 0.8 * cell.rate / top
-        edge = {"edgecolor": ODD, "linewidth": min(2.2, size / 4), "zorder": 3} if cell.odd else {"linewidth": 0}
+    for (a, b), rate in rates.items():
+        x, y, share = ends.index(b), ends.index(a), 0.1 + 0.8 * rate / top
+        edge = {"edgecolor": ODD, "linewidth": min(2.2, size / 4), "zorder": 3} if (a, b) in odd else {"linewidth": 0}
         axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colours(share), **edge))
         if size >= SMALLEST:
-            text = f"{cell.rate:.0f}" if cell.rate >= 10 else f"{cell.rate:.1f}"
+            text = f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
             ink = LIGHT if share > 0.55 else DARK
             axes.text(x, y, text, ha="center", va="center", fontsize=size, color=ink, zorder=4)
     every = range(0, len(ends), 1 if size >= SMALLEST else 4)
@@ -334,4 +329,5 @@ def heat_map(cells: Cells, axes: Axes, *, width: float, what: str) -> None:
         set_ticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
     axes.grid(visible=False)
     last = len(ends) - 0.5
-    axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal", xlabel=f"to {what}", ylabel=f"from {what}")
+    axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal")
+    axes.set(xlabel=f"to {what}", ylabel=f"from {what}", title=title)

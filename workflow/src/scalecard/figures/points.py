@@ -36,34 +36,30 @@ class Point:
         return self.interval.high if self.interval else self.value
 
 
+def compared(result: Result, record: Record, ratio: Ratio, *, series: str, x: X) -> Point:
+    """A ratio of the record to another one, or what else was computed from it."""
+    platform, samples = platforms.platform_label(result), record.num_samples
+    return Point(series=series, x=x, value=ratio.value, interval=ratio.interval, samples=samples, platform=platform)
+
+
 def timed(result: Result, record: Record, *, series: str, x: X) -> Point:
     """The record's median, in its own unit."""
-    return _point(result, record, record.median, record.interval, series, x)
+    return compared(result, record, Ratio(record.median, record.interval), series=series, x=x)
 
 
 def rated(result: Result, record: Record, amount: float, *, series: str, x: X) -> Point:
     """`amount` per time."""
     bounds = record.interval and Interval(amount / record.interval.high, amount / record.interval.low)
-    return _point(result, record, amount / record.median, bounds, series, x)
+    return compared(result, record, Ratio(amount / record.median, bounds), series=series, x=x)
 
 
 def epochs(result: Result, record: Record, *, series: str) -> list[Point]:
     """A value after each epoch, which has no interval: the median of the processes'."""
-    runs, platform = list(zip(*record.samples, strict=False)), platforms.platform_label(result)
+    runs, platform = zip(*record.samples, strict=False), platforms.platform_label(result)
     return [
         Point(series=series, x=number, value=median(run), interval=None, samples=len(run), platform=platform)
         for number, run in enumerate(runs, 1)
     ]
-
-
-def compared(result: Result, record: Record, ratio: Ratio, *, series: str, x: X) -> Point:
-    """A ratio of the record to another one."""
-    return _point(result, record, ratio.value, ratio.interval, series, x)
-
-
-def _point(result: Result, record: Record, value: float, interval: Interval | None, series: str, x: X) -> Point:
-    platform, samples = platforms.platform_label(result), record.num_samples
-    return Point(series=series, x=x, value=value, interval=interval, samples=samples, platform=platform)
 
 
 @dataclass(frozen=True)

@@ -105,12 +105,11 @@ def tell_platforms_apart(results: Sequence[Result], show: Sequence[str] | None) 
 
 def caption(results: Sequence[Result]) -> str:
     """Device, number of samples, and what stands in for a GPU."""
-    return "; ".join(_caption(result) for result in results)
-
-
-def _caption(result: Result) -> str:
-    counts = [r.num_samples for r in result.records if r.status == "ok"]
-    few, many = min(counts, default=0), max(counts, default=0)
-    samples = f"{few}" if few == many else f"{few} to {many}"
-    where = f"{platform_label(result)}: {device_name(result)}, {samples} samples per case"
-    return where + (", emulated on CPU workers and ranks" if result.emulated else "")
+    said = []
+    for result in results:
+        counts = [r.num_samples for r in result.records if r.status == "ok"]
+        few, many = min(counts, default=0), max(counts, default=0)
+        samples = f"{few}" if few == many else f"{few} to {many}"
+        where = f"{platform_label(result)}: {device_name(result)}, {samples} samples per case"
+        said.append(where + ", emulated on CPU workers and ranks" * result.emulated)
+    return "; ".join(said)

@@ -17,19 +17,16 @@ from matplotlib.transforms import Bbox
 from scalecard.figures import points, style
 
 PAD = 0.06  # inches around a panel
-SLIM = [
-    (re.compile(pattern), instead)
-    for pattern, instead in (
-        (rf'<g id="(?!{points.MARK})[^"]*">', "<g>"),
-        (r' transform="rotate\(-0[^"]*"', ""),
-        (r"font-family: [^;]*; ", ""),
-        (r"(\d\d\.\d)\d+", r"\1"),
-        (r"\s*\n\s*", " "),
-        *[(r"<g> (<use [^>]*>) </g>", r"\1")] * 2,  # a mark is in a group of a group
-        (r"<g> (<text .*?</text>) </g>", r"\1"),
-        (r"> <", "><"),
-    )
-]
+SLIM = (
+    (rf'<g id="(?!{points.MARK})[^"]*">', "<g>"),
+    (r' transform="rotate\(-0[^"]*"', ""),
+    (r"font-family: [^;]*; ", ""),
+    (r"(\d\d\.\d)\d+", r"\1"),
+    (r"\s*\n\s*", " "),
+    *[(r"<g> (<use [^>]*>) </g>", r"\1")] * 2,  # a mark is in a group of a group
+    (r"<g> (<text .*?</text>) </g>", r"\1"),
+    (r"> <", "><"),
+)
 ID = re.compile(r'(\bid="|xlink:href="#|url\(#)([^")]+)')
 DATA = re.compile(r' d="[^"]*"')
 COMMAND = re.compile(r' ?([A-Za-z"]) ?')  # of a path, or its end: numbers need no space beside them
@@ -54,20 +51,26 @@ def as_html(figure: Figure, name: str) -> str:
 
 
 def _inline(figure: Figure, part: list[Axes], prefix: str) -> str:
+    """Without prologue, metadata and size, in the page's own ink; ids are the prefix and a number."""
     for axes in figure.axes:
         axes.set_visible(axes in part)
     box = Bbox.union([box for axes in part if (box := axes.get_tightbbox())]).padded(PAD * figure.dpi)
     inches = box.transformed(figure.dpi_scale_trans.inverted())
     content = io.StringIO()
     figure.savefig(content, format="svg", transparent=True, bbox_inches=inches)
-    texts = {str(index): shown.text for index, shown in enumerate(points.of(figure))}
-    return _as_element(content.getvalue(), prefix, inches.width, texts)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", content.getvalue().partition("<svg")[2], flags=re.DOTALL)
+    svg = re.sub(r' width="[^"]*"', f' style="--inches: {inches.width:.2f}"', svg, count=1)
+    svg = re.sub(r' height="[^"]*"', "", svg, count=1)
+    svg = _slim("<svg" + svg.replace(style.INK, "currentColor"))
+    texts, ids = [escape(shown.text) for shown in points.of(figure)], dict[str, str]()
+    svg = POINT.sub(lambda found: f'<g class="point"><title>{texts[int(found[1])]}</title>', svg)
+    return ID.sub(lambda found: found[1] + ids.setdefault(found[2], f"{prefix}-{len(ids)}"), svg)
 
 
 def _slim(svg: str) -> str:
     """A third as long: without what says nothing, and each style once. A tenth of a pixel is fine enough."""
     for pattern, instead in SLIM:
-        svg = pattern.sub(instead, svg)
+        svg = re.sub(pattern, instead, svg)
     svg = DATA.sub(lambda found: " " + COMMAND.sub(r"\1", found[0]), svg)
     names: dict[str, str] = {}
 
@@ -77,17 +80,6 @@ def _slim(svg: str) -> str:
     svg = STYLE.sub(named, svg)
     rules = "".join(f".{name}{{{style.replace(': ', ':').replace('; ', ';')}}}" for style, name in names.items())
     return svg.replace("</style>", f"{rules}</style>", 1)
-
-
-def _as_element(svg: str, prefix: str, width: float, texts: dict[str, str]) -> str:
-    """Without prologue, metadata and size, in the page's own ink; ids are the prefix and a number."""
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', rf'\1 style="--inches: {width:.2f}"', svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = _slim(svg.replace(style.INK, "currentColor"))
-    svg = POINT.sub(lambda found: f'<g class="point"><title>{escape(texts[found[1]])}</title>', svg)
-    ids: dict[str, str] = {}
-    return ID.sub(lambda found: found[1] + ids.setdefault(found[2], f"{prefix}-{len(ids)}"), svg)
 
 
 def sparkline(points: Sequence[tuple[float, float]]) -> str:

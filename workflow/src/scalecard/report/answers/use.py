@@ -185,7 +185,7 @@ def _of_recipe(result: Result, run: StrategyRun) -> Row:
         "Strategy": run.strategy,
         "Devices": strategies.devices_cell(run.devices, run.nodes),
         "Samples on each": Cell(f"{run.batch / run.devices:g}", run.batch / run.devices),
-        **strategies.step_cells(result, run.step, run.alone, gain),
+        **strategies.step_cells(result, run.step, gain),
     }
 
 

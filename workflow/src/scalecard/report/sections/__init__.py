@@ -9,10 +9,11 @@ GPUs are linked, and `overview(result)`, one table of everything. No torch here.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from types import ModuleType
+from typing import Any
 
 from scalecard.analysis import formatting, limits
 from scalecard.analysis.published_figures import Ours, Part
@@ -112,7 +113,7 @@ class Topic(IntEnum):
     EMULATED = auto()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """A sentence computed from records. `headline` is its number in a few characters, for the matrix of platforms."""
 
@@ -123,10 +124,10 @@ class Finding:
 
 def not_measured(result: Result, metric: str, what: str, headline: str) -> Finding:
     """Why no record of a metric was measured; `what` was not done, e.g. 'Not compared'."""
-    return Finding(text=f"{what}: {formatting.reason(result, metric)}.", headline=headline, topic=Topic.NOT_MEASURED)
+    return Finding(f"{what}: {formatting.reason(result, metric)}.", Topic.NOT_MEASURED, headline)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Number:
     """A number to follow from night to night: a record's time or, with an `amount` in `unit` x s, its rate.
 
@@ -154,15 +155,24 @@ class Number:
         return self.amount / seconds if self.amount else seconds
 
 
+def on_most(records: Sequence[Record], axis: str = "devices") -> Iterator[tuple[int | None, list[Record]]]:
+    """Those on the most devices, or ranks, within a node (None) and over each number of nodes."""
+    for nodes in formatting.spans(records):
+        yield nodes, formatting.largest([r for r in records if r.case.get("nodes") == nodes], axis)
+
+
 def bus_bandwidths(records: Sequence[Record]) -> Iterator[Number]:
     """The bus bandwidth of all-reduces at the largest size, on most devices, within a node and over nodes."""
-    for nodes in formatting.spans(records):
-        most = formatting.largest([r for r in records if r.case.get("nodes") == nodes], "devices")
+    for nodes, most in on_most(records):
         for record in formatting.largest(most, "bytes"):
             size, count = formatting.count_bytes(record.case["bytes"]), record.case["devices"]
             label = f"all-reduce of {size} on {count} devices{formatting.over_nodes(nodes)}"
-            amount = limits.bus_bandwidth(record) * record.median
-            yield Number(label=label, record=record, amount=amount, unit="GB/s")
+            yield Number(label, record, limits.bus_bandwidth(record) * record.median, "GB/s")
+
+
+def known(values: Mapping[str, float | None], **rest: Any) -> Iterator[Ours]:
+    """Our values by metric, those that are known; `rest` is what they share."""
+    return (Ours(metric=metric, value=value, **rest) for metric, value in values.items() if value is not None)
 
 
 def published_epochs(result: Result) -> Iterator[Ours]:

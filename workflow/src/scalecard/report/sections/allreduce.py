@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, limits, platforms
-from scalecard.analysis.limits import Judgement, rated
+from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, not_measured
+from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, not_measured, on_most
 
 LIBRARY = "torch.distributed"
 SMALL = 2**20  # bytes up to which latency is drawn
@@ -33,27 +33,25 @@ def plot(results: Sequence[Result]) -> Figure:
         points.rated(result, r, limits.bus_bandwidth(r) * r.median, series=_label(r), x=_size(r))
         for result, r in everything
     ]
-    charts.curves(bandwidth, left, unit="GB/s", x_unit="B")
+    charts.curves(bandwidth, left, unit="GB/s", x_unit="B", ylabel="bus bandwidth (GB/s)", title="bandwidth")
     bounds = [limits.of_all_reduce(result, record) for result, record in everything if result is results[0]]
     if bounds and bounds[-1]:
         charts.limit(left, bounds[-1].rate, bounds[-1].name)
-    left.set(ylabel="bus bandwidth (GB/s)", title="bandwidth")
     small = [(result, record) for result, record in everything if _size(record) <= SMALL]
     latency = [points.timed(result, record, series=_label(record), x=_size(record)) for result, record in small]
-    charts.curves(latency, right, unit="s", x_unit="B")
-    right.set(ylabel="time", title=f"latency: up to {formatting.count_bytes(SMALL)}")
-    for axes in (left, right):
+    title = f"latency: up to {formatting.count_bytes(SMALL)}"
+    charts.curves(latency, right, unit="s", x_unit="B", ylabel="time", title=title)
+    sizes = results[0].spec["bytes"]
+    for axes, own in ((left, sizes), (right, [size for size in sizes if size <= SMALL])):
         axes.set(xlabel="size on each device", xscale="log", ylim=(0, None))
-    charts.byte_ticks(left, results[0].spec["bytes"])
-    charts.byte_ticks(right, [size for size in results[0].spec["bytes"] if size <= SMALL])
+        charts.byte_ticks(axes, own)
     return figure
 
 
 def _drawn(result: Result, *, alone: bool) -> list[tuple[Result, Record]]:
     """On the most devices within a node, every algorithm; over nodes and beside other platforms the library's only."""
     known = result.select("time", textbook=None, **({} if alone else {"algorithm": LIBRARY}))
-    spans = formatting.spans(known)[: None if alone else 1]
-    most = [formatting.largest([r for r in known if r.case.get("nodes") == nodes], "devices") for nodes in spans]
+    most = [own for _, own in on_most(known)][: None if alone else 1]
     return [(result, r) for records in most for r in records if not r.case.get("nodes") or r.matches(algorithm=LIBRARY)]
 
 
@@ -70,11 +68,9 @@ def findings(result: Result) -> list[Finding]:
     everything = result.select("time", textbook=None)
     if not everything:
         return [not_measured(result, "time", "Not measured", "not measured")]
-    found = []
-    for nodes in formatting.spans(everything):
-        records = formatting.largest(result.select("time", textbook=None, nodes=nodes), "devices")
-        found += [_best(result, records, nodes), *_ring(records), *_latency(records, nodes)]
-    return found
+    return [
+        finding for nodes, own in on_most(everything) for finding in _of_span(result, own, formatting.over_nodes(nodes))
+    ]
 
 
 def judge(result: Result) -> Iterator[Judgement]:
@@ -88,7 +84,7 @@ def judge(result: Result) -> Iterator[Judgement]:
             value = f"{formatting.number(rate)} GB/s, {limit.share(rate)}"
             yield Judgement(what=what, value=value, expectation=IN_THE_SWITCH, verdict="above the wire")
         elif limit:
-            yield rated(what, rate, limit, "GB/s")
+            yield limits.rated(what, rate, limit, "GB/s")
 
 
 def published(result: Result) -> Iterator[Ours]:
@@ -96,42 +92,36 @@ def published(result: Result) -> Iterator[Ours]:
     card = platforms.device_name(result)
     records = result.select("time", algorithm=LIBRARY, nodes=None)
     for record in sorted(records, key=_size, reverse=True):  # what states no size is of the largest
-        if _size(record) >= LARGE:
-            count, settings = record.integer("devices"), {"bytes": _size(record)}
-            rate = limits.bus_bandwidth(record)
-            yield Ours(metric="bus_bandwidth", value=rate, gpus=count, settings=settings, gpu=card)
+        if (size := _size(record)) >= LARGE:
+            rate, count = limits.bus_bandwidth(record), record.integer("devices")
+            yield Ours(metric="bus_bandwidth", value=rate, gpus=count, settings={"bytes": size}, gpu=card)
 
 
-def _best(result: Result, records: list[Record], nodes: int | None) -> Finding:
+def _of_span(result: Result, records: list[Record], over_nodes: str) -> Iterator[Finding]:
     best = max(records, key=limits.bus_bandwidth)
     limit, reached = limits.of_all_reduce(result, best), limits.bus_bandwidth(best)
     text = (
-        f"The best all-reduce on {best.case['devices']} devices{formatting.over_nodes(nodes)} is"
-        f" {best.case['algorithm']}'s: bus bandwidth {formatting.rate(best, reached * best.median)} GB/s at"
-        f" {formatting.count_bytes(_size(best))}{limit.beside(reached, 'GB/s') if limit else ''}."
+        f"The best all-reduce on {best.case['devices']} devices{over_nodes} is {best.case['algorithm']}'s: bus"
+        f" bandwidth {formatting.rate(best, reached * best.median)} GB/s at {formatting.count_bytes(_size(best))}"
+        f"{limit.beside(reached, 'GB/s') if limit else ''}."
     )
-    topic = Topic.ALL_REDUCE_OVER_NODES if nodes else Topic.ALL_REDUCE
-    return Finding(text=text, headline=f"{formatting.number(reached)} GB/s bus bandwidth", topic=topic)
+    topic = Topic.ALL_REDUCE_OVER_NODES if over_nodes else Topic.ALL_REDUCE
+    yield Finding(text, topic, f"{formatting.number(reached)} GB/s bus bandwidth")
 
-
-def _ring(records: list[Record]) -> Iterator[Finding]:
     top = {r.case["algorithm"]: r for r in formatting.largest(records, "bytes")}
     if {"ring", "naive"} <= set(top):
         text = formatting.versus("From scratch, the ring", top["ring"].over(top["naive"]), "the naive all-reduce")
         text += f", at {formatting.count_bytes(_size(top['ring']))}."
-        bound = " and ".join(f"the {name}" for name in ("ring", "naive") if top[name].launch_bound)
-        doubt = f" But {bound} waited for the thread that launches it: no verdict on the algorithms."
-        yield Finding(text=text + doubt * bool(bound), topic=Topic.RING)
+        if bound := " and ".join(f"the {name}" for name in ("ring", "naive") if top[name].launch_bound):
+            text += f" But {bound} waited for the thread that launches it: no verdict on the algorithms."
+        yield Finding(text, Topic.RING)
 
-
-def _latency(records: list[Record], nodes: int | None) -> Iterator[Finding]:
-    least = min((r for r in records if r.matches(algorithm=LIBRARY)), key=_size, default=None)
-    if least:
+    if least := min((r for r in records if r.matches(algorithm=LIBRARY)), key=_size, default=None):
         text = (
-            f"torch.distributed ({least.case['backend']}){formatting.over_nodes(nodes)} needs {formatting.time(least)}"
-            f" even for {formatting.count_bytes(_size(least))}."
+            f"torch.distributed ({least.case['backend']}){over_nodes} needs {formatting.time(least)} even for"
+            f" {formatting.count_bytes(_size(least))}."
         )
-        yield Finding(text=text, topic=Topic.ALL_REDUCE_LATENCY)
+        yield Finding(text, Topic.ALL_REDUCE_LATENCY)
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, limits, platforms
-from scalecard.analysis.limits import Judgement, rated
+from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, known
 
 LARGE = 2048  # rows from which launching a matrix product no longer matters
 MODES = ("serial", "concurrent")
@@ -29,41 +29,30 @@ LAUNCHING = 0.9  # of the whole time
 
 def plot(results: Sequence[Result]) -> Figure:
     """TFLOP/s over matrix size; time over devices by mode; time of each device."""
-    timed = [record for mode in MODES for record in results[0].select("time", mode=mode)]
-    modes = [points.timed(results[0], r, series=r.text("mode"), x=r.integer("devices")) for r in timed]
-    counts = sorted({float(point.x) for point in modes})
+    here = results[0]
+    timed = [record for mode in MODES for record in here.select("time", mode=mode)]
+    modes = [points.timed(here, r, series=r.text("mode"), x=r.integer("devices")) for r in timed]
+    counts = charts.numbers(modes)
     figure, panels = charts.panels(3 if len(counts) > 1 else 1)
     _draw_rates(results, panels[0])
-    panels[0].set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
-    charts.ticks(panels[0], sorted(results[0].spec["sizes"]))
-    panels[0].set_ylim(bottom=0)
     if len(counts) > 1:
-        _draw_modes(modes, counts, panels[1])
-        _draw_each(results[0], panels[2])
+        charts.curves(modes, panels[1], unit="s", xlabel="devices", ylabel="time", title="one by one, or all at once")
+        if serial := [point for point in modes if point.series == "serial" and point.x == 1]:
+            charts.ideal(panels[1], counts, [serial[0].value] * len(counts))
+        panels[1].set_ylim(bottom=0)
+        charts.ticks(panels[1], counts)
+        platform = platforms.platform_label(here)
+        each = [
+            Point(series="", x=_named(devices), value=seconds, interval=None, samples=None, platform=platform)
+            for devices, seconds in _one_by_one(here).items()
+        ]
+        charts.bars(each, panels[2], unit="s", xlabel="time", title="each device, one by one")
     return figure
-
-
-def _draw_each(result: Result, axes: Axes) -> None:
-    platform = platforms.platform_label(result)
-    shown = [
-        Point(series="", x=_named(devices), value=seconds, interval=None, samples=None, platform=platform)
-        for devices, seconds in _one_by_one(result).items()
-    ]
-    charts.bars(shown, axes, unit="s")
-    axes.set(xlabel="time", ylabel="", title="each device, one by one")
-
-
-def _draw_modes(modes: Sequence[Point], counts: Sequence[float], axes: Axes) -> None:
-    charts.curves(modes, axes, unit="s")
-    if serial := [point for point in modes if point.series == "serial" and point.x == 1]:
-        charts.ideal(axes, counts, [serial[0].value] * len(counts))
-    axes.set(xlabel="devices", ylabel="time", title="one by one, or all at once", ylim=(0, None))
-    charts.ticks(axes, counts)
 
 
 def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
     """Of this platform alone every dtype, with the peak and where launching dominates; of several, the first dtype."""
-    several = len({result.platform for result in results}) > 1
+    several = len(results) > 1
     shown = [
         points.rated(result, r, limits.product_rate(r) * r.median, series=dtype, x=r.integer("size"))
         for result in results
@@ -83,6 +72,9 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
         axes.annotate(
             "launching\ntakes longer", (0.02, 0.27), xycoords="axes fraction", va="center", fontsize="x-small"
         )
+    axes.set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
+    charts.ticks(axes, sorted(results[0].spec["sizes"]))
+    axes.set_ylim(bottom=0)
 
 
 def findings(result: Result) -> list[Finding]:
@@ -97,12 +89,10 @@ def published(result: Result) -> Iterator[Ours]:
     settings = {"dtype": "float32", "matrix": [size, size], "matmuls_per_run": products}
     single, enqueue = (result.find(metric, mode="single", **case) for metric in ("time", "enqueue_time"))
     if single and enqueue:
-        yield Ours(metric="time_with_sync", value=single.median, settings=settings)
-        yield Ours(metric="time_without_sync", value=enqueue.median, settings=settings)
-        yield Ours(metric="fp32_matmul_throughput", value=limits.product_rate(single), settings=settings)
+        found = {"time_with_sync": single.median, "time_without_sync": enqueue.median}
+        yield from known(found | {"fp32_matmul_throughput": limits.product_rate(single)}, settings=settings)
     alone = [seconds for devices, seconds in _one_by_one(result).items() for _ in devices]
-    for metric, seconds in zip(("time_gpu1_alone", "time_gpu2_alone"), alone, strict=False):
-        yield Ours(metric=metric, value=seconds, settings=settings)
+    yield from known(dict(zip(("time_gpu1_alone", "time_gpu2_alone"), alone, strict=False)), settings=settings)
     for serial in result.select("time", mode="serial", **case):
         count = serial.integer("devices")
         concurrent = result.find("time", mode="concurrent", devices=count, **case)
@@ -113,8 +103,7 @@ def published(result: Result) -> Iterator[Ours]:
         if concurrent:
             found |= dict.fromkeys(("time_two_gpus_concurrent", "time_all_gpus_concurrent"), concurrent.median)
             found["concurrent_speedup"] = serial.median / concurrent.median
-        for metric, value in found.items():
-            yield Ours(metric=metric, value=value, gpus=count, settings=settings)
+        yield from known(found, gpus=count, settings=settings)
 
 
 def _one_by_one(result: Result) -> dict[range, float]:
@@ -138,7 +127,7 @@ def judge(result: Result) -> Iterator[Judgement]:
         limit, rows = limits.of_products(result, dtype), largest.integer("size")
         if limit and rows >= LARGE:
             what = f"{dtype.capitalize()} products of {rows} rows"
-            yield rated(what, limits.product_rate(largest), limit, "TFLOP/s")
+            yield limits.rated(what, limits.product_rate(largest), limit, "TFLOP/s")
 
 
 def _largest(result: Result) -> dict[str, Record]:
@@ -153,7 +142,7 @@ def _rates(result: Result) -> Iterator[Finding]:
         share = f", {formatting.percent(rate / limit.rate)} of the device's peak of {limit.rate:g}" if limit else ""
         reached, size = formatting.rate(record, rate * record.median), record.case["size"]
         text = f"One device multiplies {dtype} matrices of size {size} at {reached} TFLOP/s{share}."
-        yield Finding(text=text, headline=f"{formatting.number(rate)} TFLOP/s {dtype}", topic=topic)
+        yield Finding(text, topic, f"{formatting.number(rate)} TFLOP/s {dtype}")
         topic = Topic.OTHER_PRODUCTS
 
 
@@ -161,14 +150,13 @@ def _enqueue(result: Result) -> Iterator[Finding]:
     size = result.spec["size"]
     enqueue = result.find("enqueue_time", mode="single", dtype="float32", size=size)
     complete = result.find("time", mode="single", dtype="float32", size=size)
-    if not (enqueue and complete):
-        return
-    share = formatting.percent(enqueue.median / complete.median, 2)
-    text = (
-        f"A clock stopped without waiting reads {share} of the true time at size {size}:"
-        f" {formatting.seconds(enqueue.median)} instead of {formatting.time(complete)}."
-    )
-    yield Finding(text=text, headline=f"{share} seen without waiting", topic=Topic.ENQUEUE_SHARE)
+    if enqueue and complete:
+        share = formatting.percent(enqueue.median / complete.median, 2)
+        text = (
+            f"A clock stopped without waiting reads {share} of the true time at size {size}:"
+            f" {formatting.seconds(enqueue.median)} instead of {formatting.time(complete)}."
+        )
+        yield Finding(text, Topic.ENQUEUE_SHARE, f"{share} seen without waiting")
 
 
 def _concurrency(result: Result) -> Iterator[Finding]:
@@ -181,13 +169,13 @@ def _concurrency(result: Result) -> Iterator[Finding]:
                 f"Enqueued on {count} devices at once, the same work is done {formatting.factor(gain)} as fast as one"
                 f" by one; ideal is {count}x."
             )
-            yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.CONCURRENCY)
+            yield Finding(text, Topic.CONCURRENCY, f"{gain.value:.2f}x on {count} devices")
             each = ", ".join(f"{formatting.seconds(one)} on {_named(own)}" for own, one in _one_by_one(result).items())
-            yield Finding(text=f"One by one, the same products take {each}.", topic=Topic.ONE_BY_ONE)
+            yield Finding(f"One by one, the same products take {each}.", Topic.ONE_BY_ONE)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The rate of each dtype's largest product."""
     for dtype, largest in _largest(result).items():
-        amount, rows = limits.product_rate(largest) * largest.median, largest.case["size"]
-        yield Number(label=f"{dtype} products of {rows} rows", record=largest, amount=amount, unit="TFLOP/s")
+        amount = limits.product_rate(largest) * largest.median
+        yield Number(f"{dtype} products of {largest.case['size']} rows", largest, amount, "TFLOP/s")

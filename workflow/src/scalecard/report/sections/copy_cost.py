@@ -9,18 +9,15 @@ gain only from pinned memory; "overlapped" can take less than the sum of both. B
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, limits
-from scalecard.analysis.limits import Judgement, rated
+from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points
-from scalecard.figures.charts import Cell, Cells, heat_map
-from scalecard.figures.points import Point
 from scalecard.records.axes import Scalar
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import Finding, Number, Topic
+from scalecard.report.sections import Finding, Number, Topic, known
 
 Ends = tuple[Scalar, Scalar]  # source and target
 TO_DEVICE: Ends = ("host", 0)
@@ -41,36 +38,29 @@ def plot(results: Sequence[Result]) -> Figure:
     ]
     figure, panels = charts.panels(1 + bool(links) + bool(host), height=charts.height_of(shown))
     if links:
-        heat_map(links, panels[0], width=MAP, what="device")
-        panels[0].set_title("largest copy between devices (GB/s)")
+        charts.heat_map(links, panels[0], width=MAP, what="device", title="largest copy between devices (GB/s)")
     if host:
-        _draw_host(here, host, panels[-2])
-    charts.bars(shown, panels[-1], unit="s")
-    panels[-1].set(xlabel="time", ylabel="", title="the textbook's steps")
+        charts.curves(host, panels[-2], unit="GB/s", x_unit="B", xlabel="size of the copy", ylabel="GB/s")
+        best = [limits.of_copy(here, record) for record in _between(here, *TO_DEVICE)]
+        if best and best[-1]:
+            charts.limit(panels[-2], best[-1].rate, best[-1].name)
+        panels[-2].set(title="between host and device", xscale="log", ylim=(0, None))
+        charts.byte_ticks(panels[-2], here.spec["bytes"])
+    charts.bars(shown, panels[-1], unit="s", xlabel="time", title="the textbook's steps")
     return figure
 
 
-def _draw_host(here: Result, shown: Sequence[Point], axes: Axes) -> None:
-    charts.curves(shown, axes, unit="GB/s", x_unit="B")
-    best = [limits.of_copy(here, record) for record in _between(here, *TO_DEVICE)]
-    if best and best[-1]:
-        charts.limit(axes, best[-1].rate, best[-1].name)
-    axes.set(xlabel="size of the copy", ylabel="GB/s", title="between host and device", xscale="log", ylim=(0, None))
-    charts.byte_ticks(axes, here.spec["bytes"])
-
-
-def _links(result: Result) -> Cells:
-    found = dict[tuple[int, int], Cell]()
+def _links(result: Result) -> dict[charts.Pair, float]:
+    found = dict[charts.Pair, float]()
     for record in formatting.largest(result.select("time", part="matrix"), "bytes"):
         if limits.is_pair(record):
-            pair, rate = (record.integer("source"), record.integer("target")), limits.copy_rate(record)
-            found[pair] = Cell(max(rate, found[pair].rate if pair in found else 0.0), False)
+            pair = record.integer("source"), record.integer("target")
+            found[pair] = max(limits.copy_rate(record), found.get(pair, 0.0))
     return found
 
 
-def _host_links(results: Sequence[Result]) -> list[Point]:
+def _host_links(results: Sequence[Result]) -> list[points.Point]:
     """By direction and kind of memory; of several platforms the fastest kind to the device alone."""
-    several = len({result.platform for result in results}) > 1
     return [
         points.rated(
             result,
@@ -80,7 +70,7 @@ def _host_links(results: Sequence[Result]) -> list[Point]:
             x=record.integer("bytes"),
         )
         for result in results
-        for ends, memory in (HOST_KINDS[:1] if several else HOST_KINDS)
+        for ends, memory in (HOST_KINDS[:1] if len(results) > 1 else HOST_KINDS)
         for record in _between(result, *ends, memory=memory, call="blocking")
     ]
 
@@ -102,32 +92,26 @@ def findings(result: Result) -> list[Finding]:
     overlapped = result.find("time", part="textbook", step="overlapped")
     if serial and overlapped:
         ratio = overlapped.over(serial)
-        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying") + "."
-        headline = f"{formatting.inverse(ratio).value:.2f}x by overlap"
-        found.append(Finding(text=text, headline=headline, topic=Topic.COPY_OVERLAP))
+        text = formatting.versus("Overlapping the copies with computing", ratio, "computing, then copying")
+        found.append(Finding(f"{text}.", Topic.COPY_OVERLAP, f"{1 / ratio.value:.2f}x by overlap"))
     return found
 
 
 def published(result: Result) -> Iterator[Ours]:
     """The textbook's three steps, the rate of the copies, and what the third gains over the first two."""
     size, products = result.spec["size"], result.spec["products"]
-    settings = {"matrix": [size, size], "matmuls_per_run": products}
-    names = {
-        "compute": "time_compute_only",
-        "copy": "time_copy_after_compute",
-        "non-blocking": "time_compute_and_copy_nonblocking",
+    compute, copy, both = (
+        result.find("time", part="textbook", step=step) for step in ("compute", "copy", "non-blocking")
+    )
+    found = {
+        "time_compute_only": compute.median if compute else None,
+        "time_copy_after_compute": copy.median if copy else None,
+        "time_compute_and_copy_nonblocking": both.median if both else None,
+        "d2h_bandwidth_implied": 4 * size**2 * products / copy.median / 1e9 if copy else None,
     }
-    found = {step: result.find("time", part="textbook", step=step) for step in names}
-    for step, record in found.items():
-        if record:
-            yield Ours(metric=names[step], value=record.median, settings=settings)
-    compute, copy, both = found.values()
-    if copy:
-        moved = 4 * size**2 * products
-        yield Ours(metric="d2h_bandwidth_implied", value=moved / copy.median / 1e9, settings=settings)
     if compute and copy and both:
-        gain = (compute.median + copy.median) / both.median
-        yield Ours(metric="sequential_over_overlapped", value=gain, settings=settings)
+        found["sequential_over_overlapped"] = (compute.median + copy.median) / both.median
+    return known(found, settings={"matrix": [size, size], "matmuls_per_run": products})
 
 
 def judge(result: Result) -> Iterator[Judgement]:
@@ -143,7 +127,7 @@ def judge(result: Result) -> Iterator[Judgement]:
         if limit and (best.integer("bytes") >= limits.LEAST_COPY or limit.advice):
             size, memory = formatting.count_bytes(best.case["bytes"]), best.case["memory"]
             what = f"{formatting.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
-            yield rated(what, limits.copy_rate(best), limit, "GB/s")
+            yield limits.rated(what, limits.copy_rate(best), limit, "GB/s")
 
 
 def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
@@ -172,7 +156,7 @@ def _rates(result: Result) -> Iterator[Finding]:
             f"{limit.beside(reached, 'GB/s') if limit else ''}: {formatting.count_bytes(best.case['bytes'])},"
             f" {best.case['memory']} memory, {CALLS[best.text('call')]}.{remark}"
         )
-        yield Finding(text=text, headline=f"{formatting.number(reached)} GB/s {direction}", topic=topic)
+        yield Finding(text, topic, f"{formatting.number(reached)} GB/s {direction}")
         topic = Topic.OTHER_COPIES
 
 
@@ -181,5 +165,4 @@ def nightly(result: Result) -> Iterator[Number]:
     for ends, memory in product((TO_DEVICE, TO_HOST), ("pinned", "pageable")):
         for record in formatting.largest(_between(result, *ends, memory=memory, call="blocking"), "bytes"):
             label = f"{formatting.direction(record)}, {memory}, {formatting.count_bytes(record.case['bytes'])}"
-            amount = limits.copy_rate(record) * record.median
-            yield Number(label=label, record=record, amount=amount, unit="GB/s")
+            yield Number(label, record, limits.copy_rate(record) * record.median, "GB/s")

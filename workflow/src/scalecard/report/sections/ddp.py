@@ -10,57 +10,45 @@ intervals. On one rank alone: the time of a step with DDP beside a plain one.
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
-from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, not_measured, on_most
 
 RESNETS = ("resnet18", "resnet18_quarter", "resnet18_eighth")
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """Efficiency by ranks, a panel per model, and relative step time by option; accuracy by epoch."""
-    models = results[0].spec["models"]
-    trained = _trained(results[0])
+    here, models = results[0], results[0].spec["models"]
+    trained = _trained(here)
     several = any(record.case["devices"] != 1 for result in results for record in result.select("step_time"))
     figure, panels = charts.panels((len(models) + 1 if several else 1) + len(trained))
-    epochs = panels[len(panels) - len(trained) :]
     if several:
-        _draw_scaling(results, panels)
+        for model, axes in zip(models, panels, strict=False):
+            shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
+            charts.curves(shown, axes, unit="share", xlabel="ranks", ylabel="efficiency", ticked=True)
+            axes.axhline(1, color=style.colour("ideal"), linestyle=":")
+            axes.set(title=formatting.model_name(model), ylim=(0, None))
+        charts.ratios(_relative(here), panels[len(models)])
+        title = f"options, {formatting.model_name(models[-1])}"
+        panels[len(models)].set(xlabel="time of a step over the default's", ylabel="", title=title)
     else:
-        charts.bars([point for result in results for point in _on_one_rank(result)], panels[0], unit="s")
-        panels[0].set(xlabel="time of a step", ylabel="", title="on one rank")
-    for (title, curves), axes in zip(trained.items(), epochs, strict=True):
-        charts.accuracies(results[0], curves, axes)
-        axes.set(title=title)
+        charts.bars(_on_one_rank(results), panels[0], unit="s", xlabel="time of a step", title="on one rank")
+    for (title, curves), axes in zip(trained.items(), panels[len(panels) - len(trained) :], strict=True):
+        charts.accuracies(here, curves, axes, title=title)
     return figure
 
 
-def _draw_scaling(results: Sequence[Result], panels: Sequence[Axes]) -> None:
-    models = results[0].spec["models"]
-    for model, axes in zip(models, panels[: len(models)], strict=True):
-        shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
-        charts.curves(shown, axes, unit="share")
-        axes.axhline(1, color=style.colour("ideal"), linestyle=":")
-        axes.set(xlabel="ranks", ylabel="efficiency", ylim=(0, None))
-        axes.set(title=formatting.model_name(model))
-        charts.ticks(axes, sorted({float(point.x) for point in shown}))
-    options = panels[len(models)]
-    charts.ratios(_relative(results[0]), options)
-    options.set(xlabel="time of a step over the default's", ylabel="")
-    options.set(title=f"options, {formatting.model_name(models[-1])}")
-
-
-def _on_one_rank(result: Result) -> list[Point]:
+def _on_one_rank(results: Sequence[Result]) -> list[points.Point]:
     """A plain step and DDP's, of each model."""
     return [
         points.timed(result, record, series=series, x=formatting.model_name(model))
+        for result in results
         for model in result.spec["models"]
         for series, scaling in (("plain", "plain"), ("DDP", "strong"))
         if (record := result.find("step_time", workload=model, scaling=scaling, devices=1))
@@ -81,10 +69,10 @@ def _curves(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
     return formatting.by_devices(result.select("accuracy", workload=model, nodes=nodes), "rank")
 
 
-def _efficiencies(result: Result, model: str, *, alone: bool) -> list[Point]:
+def _efficiencies(result: Result, model: str, *, alone: bool) -> list[points.Point]:
     """The share of a rank's own rate that each rank keeps; beside other platforms of strong scaling within a node."""
     single = result.find("step_time", workload=model, scaling="strong", devices=1)
-    found = list[Point]()
+    found = list[points.Point]()
     for nodes, kind in product(_spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
         for record in result.select("step_time", workload=model, scaling=kind, nodes=nodes):
             if single:
@@ -101,28 +89,25 @@ def _spans(result: Result) -> list[int | None]:
     return formatting.spans(result.select("step_time"))
 
 
-def _relative(result: Result) -> list[Point]:
-    found = list[Point]()
-    for nodes in _spans(result):
-        options = options_of(result, result.spec["models"][-1], nodes)
-        for name, record in options.items():
-            if "default" in options and name not in APART:
+def _relative(result: Result) -> list[points.Point]:
+    found, model = list[points.Point](), result.spec["models"][-1]
+    for nodes, options in ((nodes, options_of(result, model, nodes)) for nodes in _spans(result)):
+        for name, record in options.items() if "default" in options else ():
+            if name not in APART:
                 label = name + " (per batch)" * (record.integer("steps", 1) > 1) + formatting.over_nodes(nodes)
-                ratio = per_batch(record, options["default"])
-                found.append(points.compared(result, record, ratio, series="", x=label))
+                found.append(points.compared(result, record, per_batch(record, options["default"]), series="", x=label))
     return found
 
 
 def findings(result: Result) -> list[Finding]:
     """Scaling efficiency, hidden communication and the option that pays most, for each model."""
-    found = []
+    models, found = result.spec["models"], list[Finding]()
     for nodes in _spans(result):
-        for model in result.spec["models"]:
+        for model in models:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
-        found += _textbooks_claim(result, nodes)
-        found += _best_option(result, result.spec["models"][-1], nodes)
+        found += [*_textbooks_claim(result, nodes), *_best_option(result, models[-1], nodes)]
     found += [text for model in result.spec["accuracy_models"] for text in _accuracy(result, model)]
-    found = found or [text for model in reversed(result.spec["models"]) for text in _wrapping(result, model)]
+    found = found or [text for model in reversed(models) for text in _wrapping(result, model)]
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
 
 
@@ -134,12 +119,14 @@ def _wrapping(result: Result, model: str) -> Iterator[Finding]:
     if ours and plain:
         what = f"On one rank, where there is nothing to exchange, DDP's step of {formatting.model_name(model)}"
         text = formatting.versus(what, ours.over(plain), "a plain one")
-        times = f"{formatting.time(ours)} instead of {formatting.time(plain)}"
-        yield Finding(text=f"{text}: {times}.", headline="one rank", topic=Topic.OTHER_DDP_SCALING)
+        text += f": {formatting.time(ours)} instead of {formatting.time(plain)}."
+        yield Finding(text, Topic.OTHER_DDP_SCALING, "one rank")
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
-    single, name = result.find("step_time", workload=model, scaling="strong", devices=1), formatting.model_name(model)
+    single = result.find("step_time", workload=model, scaling="strong", devices=1)
+    leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
+    topic = leading if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
     for scaling in ("strong", "weak"):
         most = formatting.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
         if single is None or not most or most[0].case["devices"] == 1:
@@ -148,12 +135,10 @@ def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]
         gain = formatting.scaled(formatting.speedup(most[0], single), 1 if scaling == "strong" else count)
         share = formatting.percent(gain.value / count)
         text = (
-            f"DDP's {scaling} scaling of {name} on {count} ranks{formatting.over_nodes(nodes)} is {share} efficient:"
-            f" {formatting.factor(gain)} the samples/s of one rank."
+            f"DDP's {scaling} scaling of {formatting.model_name(model)} on {count} ranks{formatting.over_nodes(nodes)}"
+            f" is {share} efficient: {formatting.factor(gain)} the samples/s of one rank."
         )
-        leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
-        topic = leading if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
-        yield Finding(text=text, headline=f"{share} {scaling} scaling, {count} ranks", topic=topic)
+        yield Finding(text, topic, f"{share} {scaling} scaling, {count} ranks")
 
 
 def _textbooks_claim(result: Result, nodes: int | None) -> Iterator[Finding]:
@@ -178,7 +163,7 @@ def _textbooks_claim(result: Result, nodes: int | None) -> Iterator[Finding]:
         text += ", and the two cannot be told apart."
     else:
         text += ": it scales better." if better.value > efficiency.value else ": it does not scale better."
-    yield Finding(text=text, topic=Topic.TEXTBOOKS_CLAIM)
+    yield Finding(text, Topic.TEXTBOOKS_CLAIM)
 
 
 def _beside_its_exchange(result: Result, model: str, nodes: int | None) -> tuple[Ratio, float] | None:
@@ -198,8 +183,8 @@ def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
 
     Without synchronising, DDP does not broadcast batch normalisation's buffers either, so that counts as exposed.
     """
-    options, over = options_of(result, model, nodes), formatting.over_nodes(nodes)
-    network = formatting.model_name(model)
+    options = options_of(result, model, nodes)
+    network, over = formatting.model_name(model), formatting.over_nodes(nodes)
     if not set(APART) <= set(options):
         return
     sync, alone, reduce = (options[name] for name in APART)
@@ -216,7 +201,7 @@ def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
             f" {formatting.seconds(max(0.0, exposed))} per step is exposed, including the buffers' broadcast:"
             f" {formatting.percent(hidden) if hidden > 0 else 'none of it'} is hidden."
         )
-    yield Finding(text=text, topic=Topic.HIDDEN_COMMUNICATION)
+    yield Finding(text, Topic.HIDDEN_COMMUNICATION)
 
 
 def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
@@ -227,22 +212,20 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
         name = min(ratios, key=lambda name: ratios[name].value)
         network = formatting.model_name(model)
         what = f"The best option other than accumulation for {network}{formatting.over_nodes(nodes)}, {name},"
-        yield Finding(text=formatting.versus(what, ratios[name], "DDP's defaults") + ".", topic=Topic.BEST_OPTION)
+        yield Finding(formatting.versus(what, ratios[name], "DDP's defaults") + ".", Topic.BEST_OPTION)
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
     match [*_curves(result, model, None).values()]:
         case [one, *_, most] if one.case["devices"] == 1:
             text = f"{formatting.model_name(model)}: {formatting.accuracies(one, most, 'rank')}."
-            yield Finding(text=text, topic=Topic.ACCURACY)
+            yield Finding(text, Topic.ACCURACY)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """A step of each model at the shared batch, on most ranks, within a node and over nodes."""
     for model in result.spec["models"]:
-        for nodes in _spans(result):
-            records = result.select("step_time", workload=model, scaling="strong", nodes=nodes)
-            for record in formatting.largest(records, "devices"):
+        for nodes, most in on_most(result.select("step_time", workload=model, scaling="strong")):
+            for record in most:
                 where = f"{record.case['devices']} ranks{formatting.over_nodes(nodes)}"
-                label = f"step of {formatting.model_name(model)} on {where}"
-                yield Number(label=label, record=record)
+                yield Number(f"step of {formatting.model_name(model)} on {where}", record)

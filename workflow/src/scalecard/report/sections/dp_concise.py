@@ -37,11 +37,9 @@ def plot(results: Sequence[Result]) -> Figure:
         if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
     ]
     figure, (left, *others) = charts.panels(1 + len(curves), height=charts.height_of(shown))
-    charts.bars(shown, left, unit="s")
-    left.set(xlabel="time of an epoch", ylabel="", title="epoch")
+    charts.bars(shown, left, unit="s", xlabel="time of an epoch", title="epoch")
     for (title, named), axes in zip(curves.items(), others, strict=True):
-        charts.accuracies(here, named, axes)
-        axes.set(title=title)
+        charts.accuracies(here, named, axes, title=title)
     return figure
 
 
@@ -64,7 +62,7 @@ def findings(result: Result) -> list[Finding]:
         return [not_measured(result, "epoch_time", "Not measured", "not measured")]
     found = [*_speed(result)]
     if skipped := formatting.reason(result, "epoch_time"):
-        found.append(Finding(text=f"More than one device was not measured: {skipped}.", topic=Topic.PARTLY_MEASURED))
+        found.append(Finding(f"More than one device was not measured: {skipped}.", Topic.PARTLY_MEASURED))
     return [*found, *_accuracy(result), *_growing(result), *_why(result)]
 
 
@@ -77,14 +75,14 @@ def _speed(result: Result) -> Iterator[Finding]:
     if most is single:
         rate = f"{(result.spec['train_images'] or TRAIN_IMAGES) / single.median:.4g} images/s"
         text = f"One device trains {model} at {rate}: {formatting.time(single)} per epoch."
-        yield Finding(text=text, headline=rate, topic=Topic.ONE_DEVICE)
+        yield Finding(text, Topic.ONE_DEVICE, rate)
         return
     gain, count = formatting.speedup(most, single), most.case["devices"]
     text = (
         f"nn.DataParallel trains {model} {formatting.factor(gain)} as fast on {count} devices as on one, at batch"
         f" {batch}."
     )
-    yield Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.DATA_PARALLEL)
+    yield Finding(text, Topic.DATA_PARALLEL, f"{gain.value:.2f}x on {count} devices")
 
 
 def _accuracy(result: Result) -> Iterator[Finding]:
@@ -103,21 +101,20 @@ def _accuracy(result: Result) -> Iterator[Finding]:
     )
     clear = abs(after - before) > error
     text += ": the devices do not cause that part of the textbook's difference." if clear else ": no clear difference."
-    yield Finding(text=text, topic=Topic.ACCURACY_BY_BATCH)
+    yield Finding(text, Topic.ACCURACY_BY_BATCH)
 
 
 def _growing(result: Result) -> Iterator[Finding]:
     """Weak scaling as the textbook does it, on the most devices."""
-    growing = growing_with_devices(result)
-    if len(growing) > 1:
-        (one, before), (most, after) = growing[0], growing[-1]
-        count = most.case["devices"]
-        text = (
-            f"On {count} devices with {count} times the batch and learning rate an epoch is trained"
-            f" {formatting.factor(formatting.speedup(most, one))} as fast as on one, and the accuracy ends at"
-            f" {formatting.final(after):.3f} instead of {formatting.final(before):.3f}."
-        )
-        yield Finding(text=text, topic=Topic.GROWING_BATCH)
+    match growing_with_devices(result):
+        case [(one, before), *_, (most, after)]:
+            count = most.case["devices"]
+            text = (
+                f"On {count} devices with {count} times the batch and learning rate an epoch is trained"
+                f" {formatting.factor(formatting.speedup(most, one))} as fast as on one, and the accuracy ends at"
+                f" {formatting.final(after):.3f} instead of {formatting.final(before):.3f}."
+            )
+            yield Finding(text, Topic.GROWING_BATCH)
 
 
 def _why(result: Result) -> Iterator[Finding]:
@@ -144,10 +141,10 @@ def _why(result: Result) -> Iterator[Finding]:
         f" {formatting.final(whole.before):.3f} and its second at {formatting.final(whole.after):.3f}. One change at a"
         f" time, in runs of one seed: {moved}. {verdict}."
     )
-    yield Finding(text=text, topic=Topic.TEXTBOOK_RUNS)
+    yield Finding(text, Topic.TEXTBOOK_RUNS)
     if blocks := steps.get(Cause.BLOCKS):
         text = f"Its own residual blocks instead of torchvision's move the accuracy by {_moved(blocks)}."
-        yield Finding(text=text, topic=Topic.TEXTBOOK_BLOCKS)
+        yield Finding(text, Topic.TEXTBOOK_BLOCKS)
 
 
 def _moved(step: Step) -> str:
@@ -173,4 +170,4 @@ def nightly(result: Result) -> Iterator[Number]:
     case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
     for record in formatting.largest(result.select("epoch_time", **case), "devices"):
         model = formatting.model_name(record.text("workload"))
-        yield Number(label=f"epoch of {model} on {record.case['devices']} devices", record=record)
+        yield Number(f"epoch of {model} on {record.case['devices']} devices", record)

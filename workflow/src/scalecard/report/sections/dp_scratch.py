@@ -25,39 +25,32 @@ NAMES: dict[Way, str] = {"resident": "ours"}
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Speed-up by devices beside the ideal; accuracy by epoch, on this platform."""
+    """Speed-up by devices beside the ideal; on this platform accuracy by epoch, and epochs as printed and as ours."""
+    here = results[0]
     shown = [
         points.compared(result, r, formatting.speedup(r, single), series="measured", x=r.integer("devices"))
         for result in results
         if (single := result.find("epoch_time", devices=1))
         for r in result.select("epoch_time", way=None)
     ]
-    counts, parts = sorted({float(point.x) for point in shown}), _bars(results)
+    parts = [
+        points.timed(here, record, series="", x=f"{NAMES.get(way, way)}, {counted(devices, 'device')}")
+        for devices in here.spec.get("as_printed", ())
+        for way in WAYS
+        for record in here.select("epoch_time", way=way, devices=devices)
+    ]
+    counts = charts.numbers(shown)
     figure, panels = charts.panels(1 + (len(counts) > 1) + bool(parts))
     if len(counts) > 1:
-        charts.curves(shown, panels[0], unit="x")
+        charts.curves(shown, panels[0], unit="x", ticked=True, xlabel="devices", ylabel="speed-up over one device")
         charts.ideal(panels[0], counts, counts)
-        panels[0].set(xlabel="devices", ylabel="speed-up over one device", ylim=(0, None))
-        panels[0].set(title="how many times as fast")
-        charts.ticks(panels[0], counts)
-    curves, scored = results[0].select("accuracy", way=None), panels[int(len(counts) > 1)]
-    charts.accuracies(results[0], formatting.by_devices(curves, "device"), scored)
-    scored.set(title="accuracy after each epoch")
+        panels[0].set(title="how many times as fast", ylim=(0, None))
+    curves = formatting.by_devices(here.select("accuracy", way=None), "device")
+    charts.accuracies(here, curves, panels[int(len(counts) > 1)], title="accuracy after each epoch")
     if parts:
-        charts.bars(parts, panels[-1], unit="s")
-        panels[-1].set(xlabel="time of an epoch", ylabel="", title="as the textbook prints it, and ours")
+        charts.bars(parts, panels[-1], unit="s", xlabel="time of an epoch")
+        panels[-1].set(title="as the textbook prints it, and ours")
     return figure
-
-
-def _bars(results: Sequence[Result]) -> list[points.Point]:
-    """The epoch as printed, without its loader, ours, and the framework's, on this platform."""
-    return [
-        points.timed(result, record, series="", x=f"{NAMES.get(way, way)}, {counted(devices, 'device')}")
-        for result in results[:1]
-        for devices in result.spec.get("as_printed", ())
-        for way in WAYS
-        for record in result.select("epoch_time", way=way, devices=devices)
-    ]
 
 
 def findings(result: Result) -> list[Finding]:
@@ -65,35 +58,29 @@ def findings(result: Result) -> list[Finding]:
     return [*_speed(result), *map(_as_printed, epoch_parts(result)), *_by_hand(result)]
 
 
-def _speed(result: Result) -> list[Finding]:
-    single = result.find("epoch_time", devices=1)
+def _speed(result: Result) -> Iterator[Finding]:
+    single, accuracy = (result.find(metric, devices=1) for metric in ("epoch_time", "accuracy"))
     most = formatting.largest(result.select("epoch_time", way=None), "devices")
     if single is None or not most or most[0] is single:
-        return [*_alone(result), not_measured(result, "epoch_time", "Not compared", "one device")]
-    count = most[0].case["devices"]
-    gain = formatting.speedup(most[0], single)
+        if single and accuracy:
+            took, reached = formatting.time(single), formatting.percent(accuracy.samples[-1][-1])
+            text = f"LeNet trains an epoch in {took} on one device, and its last one ends at {reached}."
+            yield Finding(text, Topic.ACCURACY, f"{took} per epoch")
+        yield not_measured(result, "epoch_time", "Not compared", "one device")
+        return
+    count, gain = most[0].case["devices"], formatting.speedup(most[0], single)
     text = (
         f"Data parallelism from scratch trains LeNet {formatting.factor(gain)} as fast on {count} devices as on one:"
         f" {formatting.time(most[0])} per epoch instead of {formatting.time(single)}."
     )
-    found = [Finding(text=text, headline=f"{gain.value:.2f}x on {count} devices", topic=Topic.FROM_SCRATCH)]
-    one, many = result.find("accuracy", devices=1), result.find("accuracy", devices=count)
-    if one and many:
-        found.append(Finding(text=f"{formatting.accuracies(one, many, 'device')}.", topic=Topic.ACCURACY))
-    return found
-
-
-def _alone(result: Result) -> Iterator[Finding]:
-    single, accuracy = (result.find(metric, devices=1) for metric in ("epoch_time", "accuracy"))
-    if single and accuracy:
-        reached = formatting.percent(accuracy.samples[-1][-1])
-        text = f"LeNet trains an epoch in {formatting.time(single)} on one device, and its last one ends at {reached}."
-        yield Finding(text=text, headline=f"{formatting.time(single)} per epoch", topic=Topic.ACCURACY)
+    yield Finding(text, Topic.FROM_SCRATCH, f"{gain.value:.2f}x on {count} devices")
+    if accuracy and (many := result.find("accuracy", devices=count)):
+        yield Finding(f"{formatting.accuracies(accuracy, many, 'device')}.", Topic.ACCURACY)
 
 
 def _as_printed(parts: EpochParts) -> Finding:
     """The distance between the textbook's epoch and ours, taken apart."""
-    on, printed, ours = counted(parts.devices, "device"), *map(formatting.time, (parts.printed, parts.resident))
+    printed, ours = map(formatting.time, (parts.printed, parts.resident))
     loads, waits = (
         slower.over(faster).verdict == "slower"
         for slower, faster in ((parts.printed, parts.synchronised), (parts.synchronised, parts.resident))
@@ -102,12 +89,15 @@ def _as_printed(parts: EpochParts) -> Finding:
     if loads and waits:
         shares.append(f"{formatting.percent(parts.synchronising)} the synchronisation after every batch")
         shares.append(f"and {formatting.share(parts.training)} the training")
-    text = f"Loaded and synchronised as the textbook prints it, an epoch on {on} takes {printed} instead of {ours}"
-    text += f"{': ' if shares else ''}{', '.join(shares)}."
-    unseen = [what for what, seen in {"loading": loads, "synchronising after every batch": waits}.items() if not seen]
-    if unseen:
+    text = (
+        f"Loaded and synchronised as the textbook prints it, an epoch on {counted(parts.devices, 'device')} takes"
+        f" {printed} instead of {ours}{': ' if shares else ''}{', '.join(shares)}."
+    )
+    if unseen := [
+        what for what, seen in {"loading": loads, "synchronising after every batch": waits}.items() if not seen
+    ]:
         text += f" What {' or '.join(unseen)} adds cannot be told."
-    return Finding(text=text, topic=Topic.AS_PRINTED)
+    return Finding(text, Topic.AS_PRINTED)
 
 
 def _by_hand(result: Result) -> Iterator[Finding]:
@@ -119,7 +109,7 @@ def _by_hand(result: Result) -> Iterator[Finding]:
             if count > 1:
                 by_hand, framework = f"by hand-written data parallelism on {count} devices", "nn.DataParallel"
             told = formatting.versus(f"An epoch of LeNet {by_hand}", ours.over(concise), f"one of {framework}")
-            yield Finding(text=f"{told}: {formatting.time(ours)} and {formatting.time(concise)}.", topic=Topic.BY_HAND)
+            yield Finding(f"{told}: {formatting.time(ours)} and {formatting.time(concise)}.", Topic.BY_HAND)
 
 
 def published(result: Result) -> Iterator[Ours]:
@@ -135,4 +125,4 @@ def published(result: Result) -> Iterator[Ours]:
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch on most devices."""
     for record in formatting.largest(result.select("epoch_time", way=None), "devices"):
-        yield Number(label=f"epoch of LeNet on {record.case['devices']} devices", record=record)
+        yield Number(f"epoch of LeNet on {record.case['devices']} devices", record)

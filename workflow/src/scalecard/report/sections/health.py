@@ -7,22 +7,24 @@ single device is shown beside the hardware's limit. Collectives: bus bandwidth o
 take part, as nccl-tests defines it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, limits, platforms
 from scalecard.analysis.health.alerts import alerts, verdicts
 from scalecard.analysis.health.judge_state import course
-from scalecard.analysis.health.rates import Rate, is_small, rates
+from scalecard.analysis.health.rates import MODES, NOTABLE, OF_DEVICES, Rate, is_small, rates
 from scalecard.analysis.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict, views
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
-from scalecard.figures import health
-from scalecard.figures.charts import heat_map
+from scalecard.figures import charts, points, style
+from scalecard.figures.charts import Pair
 from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
@@ -30,6 +32,9 @@ from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths
 
 ROW = 0.3  # inches for each strip
 MAP = 230.0  # points: what is left of half the figure for a map's cells
+OFFSET = 0.2  # between what was measured alone and all at once, in rows
+DRAWN = ("all_reduce", "all_gather", "all_to_all")  # collectives
+Strips = dict[str, list[tuple[Rate, float]]]  # each rate and its share in %, by label
 TO_DEVICE: Case = {"part": "host link", "direction": "to device", "at_once": False}
 ALL_REDUCE: Case = {"part": "collective", "collective": "all_reduce"}
 # What stands for a part: of these cases the first that was measured.
@@ -47,24 +52,96 @@ STANDS_FOR: dict[Part, tuple[Case, ...]] = {
 def plot(results: Sequence[Result]) -> Figure:
     """The current platform's links and devices; the collectives of all platforms."""
     here = results[0]
-    (node, pairs), nodes, strips = health.device_links(here), health.node_links(here), health.strips(here)
-    maps = [name for name, cells in (("devices", pairs), ("nodes", nodes)) if cells]
+    # Of several nodes, the one with the most odd pairs; between nodes it is the same in both directions.
+    by_node = _links(here, "device link", ("source", "target"))
+    node, pairs = max(by_node.items(), key=lambda one: len(_odd(one[1])), default=(0, {}))
+    nodes = _links(here, "node pair", ("node", "other")).get(0, {})
+    nodes |= {(b, a): rate for (a, b), rate in nodes.items()}
+    strips, on = _strips(here), f" of node {node}" if nodes else ""
+    found = {
+        "device": (pairs, f"copies between devices{on} (GB/s)"),
+        "node": (nodes, "all-reduce between nodes (GB/s)"),
+    }
+    maps = [what for what, (links, _) in found.items() if links]
     above = max(2.4, ROW * len(strips) + 0.9)
     figure = plt.figure(figsize=(8.2, max(above + 2.6, 4.2 * len(maps)) if maps else above))
     places = [[maps[0], "strips"], [maps[-1], "collectives"]] if maps else [["strips"]]
     panels = figure.subplot_mosaic(places, height_ratios=(above, 2.6)[: len(places)])  # type: ignore[arg-type]
-    if pairs:
-        heat_map(pairs, panels["devices"], width=MAP, what="device")
-        on = f" of node {node}" if nodes else ""
-        panels["devices"].set_title(f"copies between devices{on} (GB/s)")
-    if nodes:
-        heat_map(nodes, panels["nodes"], width=MAP, what="node")
-        panels["nodes"].set_title("all-reduce between nodes (GB/s)")
-    health.draw_strips(strips, panels["strips"], alone=not pairs)
-    panels["strips"].set_title("every device")
+    for what in maps:
+        links, title = found[what]
+        values = {pair: rate.value for pair, rate in links.items()}
+        charts.heat_map(values, panels[what], odd=_odd(links), width=MAP, what=what, title=title)
+    _draw_strips(strips, panels["strips"], alone=not pairs)
     if maps:
-        health.collectives(results, panels["collectives"])
+        _draw_collectives(results, panels["collectives"])
     return figure
+
+
+def _links(result: Result, part: str, ends: tuple[str, str]) -> dict[int, dict[Pair, Rate]]:
+    """From one end to another, one at a time, at the largest size, by the node that measured them."""
+    found = dict[int, dict[Pair, Rate]]()
+    own = [rate for rate in rates(result) if rate.record.case["part"] == part and not rate.record.case.get("at_once")]
+    most = max((rate.record.integer("bytes") for rate in own), default=0)
+    for rate in own:
+        if rate.record.case["bytes"] == most:
+            a, b = (rate.record.integer(end) for end in ends)
+            found.setdefault(rate.node or 0, {})[a, b] = rate
+    return found
+
+
+def _odd(links: Mapping[Pair, Rate]) -> list[Pair]:
+    return [pair for pair, rate in links.items() if rate.is_odd or rate.is_low]
+
+
+def _strips(result: Result) -> Strips:
+    """Of each device its share of the median of its peers or, with one device, of the hardware's limit."""
+    own = [rate for rate in rates(result) if rate.part in OF_DEVICES]
+    shares = [(rate, rate.value / rate.normal if rate.normal else rate.share) for rate in own]
+    return by_key((rate.in_strip, (rate, 100 * share)) for rate, share in shares if share is not None)
+
+
+def _draw_strips(strips: Strips, axes: Axes, *, alone: bool) -> None:
+    """A point for every device; the odd ones have their number. `alone` says that there is only one device."""
+    axes.set_title("every device")
+    if not strips:
+        charts.nothing(axes)
+        return
+    every = product(enumerate(strips.values()), MODES.items(), (False, True))
+    for (row, own), (at_once, mode), odd in every:
+        if marks := [(share, rate) for rate, share in own if rate.alone != at_once and rate.is_odd == odd]:
+            xs, y = [share for share, _ in marks], row + (OFFSET if at_once else -OFFSET)
+            colour = charts.ODD if odd else style.PALETTE[0]
+            face, name = "none" if at_once else colour, None if odd else mode
+            axes.plot(xs, [y] * len(xs), "o", ms=4, color=colour, markerfacecolor=face, label=name)
+            if odd:
+                places = [(rate.node, rate.place[0].device) for _, rate in marks]
+                text = ", ".join(f"{device}" if node is None else f"{node}:{device}" for node, device in places)
+                axes.text(min(xs), y, f"{text}  ", ha="right", va="center", fontsize=6.5)
+    shares = [share for own in strips.values() for _, share in own]
+    # At least a tenth to either side, so that a healthy scatter looks small, and room for the odd ones' numbers.
+    low, high = (0.0, 105.0) if alone else (min(85.0, 1.15 * min(shares) - 15), 105.0)
+    axes.set(xlim=(low, max(high, 1.02 * max(shares))), ylim=(len(strips) - 0.5, -0.5))
+    axes.set_xlabel("% of the hardware's limit" if alone else "% of the median of its peers")
+    axes.locator_params(axis="x", nbins=5)
+    axes.set_yticks(range(len(strips)), strips, fontsize="x-small")
+    if not alone:
+        axes.axvline(100 * NOTABLE, color=style.INK, linewidth=0.8, linestyle="--")
+        charts.legend_below(axes)
+
+
+def _draw_collectives(results: Sequence[Result], axes: Axes) -> None:
+    """Bus bandwidth over the number of devices at the largest size, of three collectives; of several platforms one."""
+    shown = [
+        points.rated(result, r, limits.bus_bytes(r) / 1e9, series=each.replace("_", "-"), x=r.integer("devices"))
+        for result in results
+        for each in (DRAWN[:1] if len(results) > 1 else DRAWN)
+        for r in formatting.largest(result.select("time", part="collective", collective=each), "bytes")
+    ]
+    charts.curves(shown, axes, unit="GB/s", xlabel="devices", ylabel="bus bandwidth (GB/s)", title="collectives")
+    if shown:
+        axes.set_xscale("log", base=2)
+        charts.ticks(axes, charts.numbers(shown))
+        axes.set_ylim(bottom=0)
 
 
 def findings(result: Result) -> list[Finding]:
@@ -102,14 +179,14 @@ def _faults(result: Result) -> Iterator[Finding]:
     found = alerts(result)
     for alert in found:
         text = f"{alert.text[0].upper()}{alert.text[1:]}. What to look at: {alert.advice}."
-        yield Finding(text=text, headline=counted(len(found), "alert") if alert is found[0] else "", topic=Topic.ALERT)
+        yield Finding(text, Topic.ALERT, counted(len(found), "alert") if alert is found[0] else "")
     if not found:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
         limited = any(verdict.share is not None for verdict in judged)
         beside = "with one another and with the hardware's limits" if limited else "with one another"
         text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
         text += " CPU workers stand in for GPUs." * result.emulated
-        yield Finding(text=text, headline="healthy" if judged else "nothing to compare with", topic=Topic.HEALTHY)
+        yield Finding(text, Topic.HEALTHY, "healthy" if judged else "nothing to compare with")
 
 
 def _reached(result: Result) -> Iterator[Finding]:
@@ -118,36 +195,32 @@ def _reached(result: Result) -> Iterator[Finding]:
     def limited(rate: Rate) -> str:
         return f", {rate.limit.share(rate.value)}" if rate.limit else ""
 
-    alone = [rate for rate in rates(result) if rate.record.matches(part="compute", dtype="bfloat16", at_once=False)]
-    if alone:
-        low, *_, high = sorted([*alone, alone[0]], key=lambda rate: rate.value)
+    products = STANDS_FOR[Part.COMPUTE][0]  # in bfloat16
+    if alone := [rate for rate in rates(result) if rate.record.matches(**products)]:
+        low, high = (extreme(alone, key=lambda rate: rate.value) for extreme in (min, max))
         span = low.text if low.text == high.text else f"{low.number(low.value)} to {high.text}"
         text = f"Products in bfloat16 run at {span} on {counted(len(alone), 'device')}{limited(high)}."
-        yield Finding(text=text, topic=Topic.PRODUCTS_OF_HEALTH)
-    all_reduce: Case = {"part": "collective", "collective": "all_reduce", "nodes": None}
-    if reduced := [rate for rate in rates(result) if rate.record.matches(**all_reduce)]:
+        yield Finding(text, Topic.PRODUCTS_OF_HEALTH)
+    if reduced := [rate for rate in rates(result) if rate.record.matches(**ALL_REDUCE, nodes=None)]:
         most = max(reduced, key=lambda rate: (rate.record.integer("devices"), rate.value))
         text = f"The {most.measured} reaches {most.text} of bus bandwidth{limited(most)}."
-        yield Finding(text=text, topic=Topic.ALL_REDUCE_OF_HEALTH)
+        yield Finding(text, Topic.ALL_REDUCE_OF_HEALTH)
 
 
 def _under_load(result: Result) -> Iterator[Finding]:
-    courses = [course(record) for record in result.select("time", part="load")]
-    if not courses:
-        return
-    fell = [each.fell_after for each in courses if each.fell_after is not None]
-    longest = formatting.seconds(max(each.seconds for each in courses))
-    devices = f"{len(fell)} of {len(courses)} devices" if fell else "no device"
-    first = f", the first after {formatting.seconds(min(fell))}" if fell else ""
-    yield Finding(text=f"Under {longest} of load {devices} became 5 % slower{first}.", topic=Topic.UNDER_LOAD)
+    if courses := [course(record) for record in result.select("time", part="load")]:
+        fell = [each.fell_after for each in courses if each.fell_after is not None]
+        longest = formatting.seconds(max(each.seconds for each in courses))
+        devices = f"{len(fell)} of {len(courses)} devices" if fell else "no device"
+        first = f", the first after {formatting.seconds(min(fell))}" if fell else ""
+        yield Finding(f"Under {longest} of load {devices} became 5 % slower{first}.", Topic.UNDER_LOAD)
 
 
 def _without_figures(result: Result) -> Iterator[Finding]:
     lacking: dict[str, dict[str, None]] = {}
     for rate in rates(result) if result.environment["gpus"] else ():
-        dtype = rate.record.case.get("dtype")
-        of_kind = {Kind.COMPUTE: f"{dtype} products", Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}
-        what = of_kind.get(rate.kind)
+        products = f"{rate.record.case.get('dtype')} products"
+        what = {Kind.COMPUTE: products, Kind.MEMORY: "memory", Kind.PAIR: "NVLinks"}.get(rate.kind)
         if what and rate.alone and not rate.limit and not is_small(rate.record):
             (view,) = (view for view in views(result) if view.node == rate.node)
             gpu = rate.record.integer("device" if "device" in rate.record.case else "source")
@@ -156,7 +229,7 @@ def _without_figures(result: Result) -> Iterator[Finding]:
         several = sum(gpu["name"] == name for gpu in result.environment["gpus"]) > 1
         judged = "they were compared with one another only" if several else "they were not judged"
         text = f"gpu_specs.yaml has no vendor's figure of {name} for {' and '.join(whats)}, so {judged}."
-        yield Finding(text=text, topic=Topic.NO_VENDOR_FIGURE)
+        yield Finding(text, Topic.NO_VENDOR_FIGURE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +251,8 @@ class Tile:
 
 def tiles(result: Result) -> list[Tile]:
     """One for every part of which anything is known."""
-    known = {part: [verdict for verdict in verdicts(result) if verdict.part == part] for part in Part}
-    return [_tile(part, own, rates(result)) for part, own in known.items() if own]
+    by_part = by_key((verdict.part, verdict) for verdict in verdicts(result))
+    return [_tile(part, by_part[part], rates(result)) for part in Part if part in by_part]
 
 
 def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
@@ -221,23 +294,22 @@ def nightly(result: Result) -> Iterator[Number]:
     for dtype, own in by_key((record.text("dtype"), record) for record in products).items():
         slowest = max(own, key=lambda r: r.median)
         amount = limits.product_rate(slowest) * slowest.median
-        yield Number(label=f"{dtype} products, slowest device", record=slowest, amount=amount, unit="TFLOP/s")
+        yield Number(f"{dtype} products, slowest device", slowest, amount, "TFLOP/s")
     copies = result.select("time", part="memory", access="copy", at_once=False)
     yield from _slowest(copies, "memory copy, slowest device", passes=2)
     for direction, way in (("to device", "to"), ("to host", "from")):
         own = result.select("time", part="host link", direction=direction, memory="pinned", at_once=False)
         yield from _slowest(own, f"host {way} slowest device")
     yield from _slowest(result.select("time", part="device link", at_once=False), "slowest pair of devices")
-    yield from bus_bandwidths(result.select("time", part="collective", collective="all_reduce"))
-    yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", rate=False)
+    yield from bus_bandwidths(result.select("time", **ALL_REDUCE))
+    yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", passes=0)
     yield from _slowest(result.select("time", part="storage"), "reading data_dir")
 
 
-def _slowest(records: Sequence[Record], label: str, *, passes: int = 1, rate: bool = True) -> Iterator[Number]:
-    """The slowest of those at the largest size; `passes` is how often each byte crosses the interface."""
+def _slowest(records: Sequence[Record], label: str, *, passes: int = 1) -> Iterator[Number]:
+    """The slowest at the largest size: the rate of bytes, which cross the interface in `passes`, or of 0 the time."""
     if largest := formatting.largest(records, "bytes"):
         slowest = max(largest, key=lambda r: r.median)
         size = slowest.integer("bytes")
-        amount, unit = (passes * size / 1e9, "GB/s") if rate else (0.0, "s")
         named = f"{label}, {formatting.count_bytes(size)}"
-        yield Number(label=named, record=slowest, amount=amount, unit=unit)
+        yield Number(named, slowest, passes * size / 1e9, "GB/s" if passes else "s")

@@ -38,21 +38,16 @@ def plot(results: Sequence[Result]) -> Figure:
 
 
 def _draw(result: Result, division: Division, axes: Axes, *, named: bool = True) -> None:
-    together = [points.timed(result, r, series="both together", x=share_of(r)) for r in division.together]
-    alone = [
-        points.timed(
-            result,
-            r,
-            series=f"{name} alone",
-            x=share_of(r) if first else division.batch_size - share_of(r),
-        )
+    shown = [
+        points.timed(result, r, series=f"{name} alone", x=share_of(r) if first else division.batch_size - share_of(r))
         for first, name, curve in zip((True, False), division.names, division.curves, strict=True)
         for r in curve
     ]
-    charts.curves([*alone, *together], axes, unit="s", named=named)
+    shown += [points.timed(result, r, series="both together", x=share_of(r)) for r in division.together]
+    across = f"samples on {division.names[0]}, of {division.batch_size}"
+    charts.curves(shown, axes, unit="s", named=named, xlabel=across, ylabel="time of a step")
     charts.mark_at(axes, division.predicted * division.batch_size, "predicted")
     axes.axhline(division.alone.median, color=style.colour(SINGLE.name), linestyle="--")
-    axes.set(xlabel=f"samples on {division.names[0]}, of {division.batch_size}", ylabel="time of a step")
 
 
 def findings(result: Result) -> list[Finding]:
@@ -71,18 +66,18 @@ def _gain(division: Division) -> Finding:
     if division.nearest not in (best, division.alone):
         own = over_in_rounds(division.nearest, division.alone)
         text += f"; {formatting.versus('the predicted division, chosen before it was measured,', own, 'it')}"
-    helps = ratio.verdict == "faster"
-    if ratio.verdict == "unclear":
-        text += f". Whether {slower} helps cannot be said"
-    elif not helps:
-        text += f". {slower} does not help"
-    headline = f"{formatting.inverse(ratio).value:.2f}x" if helps else "no gain"
+    headline = "no gain"
+    if ratio.verdict == "faster":
+        headline = f"{1 / ratio.value:.2f}x"
+    else:
+        unclear = ratio.verdict == "unclear"
+        text += f". Whether {slower} helps cannot be said" if unclear else f". {slower} does not help"
     text += "."
     if division.slowed > 1:
         text += f" Both are CPU workers: one computes its share {division.slowed} times, to stand for a slower device."
     elif division.emulated:
         text += " Both are CPU workers, with unequal numbers of cores to stand for unequal devices."
-    return Finding(text=text, headline=f"{headline} by the slower device", topic=Topic.UNEQUAL_DEVICES)
+    return Finding(text, Topic.UNEQUAL_DEVICES, f"{headline} by the slower device")
 
 
 def _prediction(division: Division) -> Finding:
@@ -95,16 +90,15 @@ def _prediction(division: Division) -> Finding:
         f" {division.shares(nearest)}, a step takes {formatting.time(nearest)}"
     )
     if nearest is best:
-        text += ", the best that was measured"
+        text += ", the best that was measured."
     else:
         other = f"the best one measured, {division.shares(best)}"
-        text += f"; {formatting.versus('this', over_in_rounds(nearest, best), other)}"
-    text += "."
+        text += f"; {formatting.versus('this', over_in_rounds(nearest, best), other)}."
     drift = division.alone.over(division.curves[division.faster][-1])
     if drift.verdict in ("faster", "slower"):
         name = f"{division.names[division.faster]} alone, in the rounds of the divisions,"
         text += f" In between the machine changed: {formatting.versus(name, drift, 'in those before')}."
-    return Finding(text=text, topic=Topic.PREDICTED_SHARE)
+    return Finding(text, Topic.PREDICTED_SHARE)
 
 
 def nightly(result: Result) -> Iterator[Number]:
@@ -113,7 +107,7 @@ def nightly(result: Result) -> Iterator[Number]:
         first, second = division.names
         what = f"{division.alone.case['workload']}, {division.batch_size} samples"
         for name, curve in zip(division.names, division.curves, strict=True):
-            yield Number(label=f"{what}, {name} alone", record=curve[-1])
+            yield Number(f"{what}, {name} alone", curve[-1])
         for record in division.together:
             if share_of(record) == division.batch_size // 2:
-                yield Number(label=f"{what}, half on {first} and half on {second}", record=record)
+                yield Number(f"{what}, half on {first} and half on {second}", record)

@@ -39,15 +39,16 @@ def plot(results: Sequence[Result]) -> Figure:
         ]
         unit, resident = one.fastest.case["unit"], one.resident()
         rates = [rate(record) for record in (*one.loaders, *one.steps, *([resident] if resident else []))]
-        if max(rates) > FAR * min(rates):  # the smallest would not be seen beside the largest
-            axes.set_yscale("log")
-        charts.curves(shown, axes, unit=f"{unit}/s")
+        # The smallest would not be seen beside the largest.
+        scale = "log" if max(rates) > FAR * min(rates) else "linear"
+        axes.set_yscale(scale)
+        across = "worker processes of the loader"
+        charts.curves(shown, axes, unit=f"{unit}/s", xlabel=across, ylabel=f"{unit} per second", title=one.name)
         if resident:
             charts.limit(axes, rate(resident), "one device, its data resident")
-        axes.set(xlabel="worker processes of the loader", ylabel=f"{unit} per second", title=one.name)
         axes.set_xscale("symlog", base=2, linthresh=1)
         charts.ticks(axes, [workers(record) for record in one.loaders])
-        if axes.get_yscale() == "linear":
+        if scale == "linear":
             axes.set_ylim(bottom=0)
     if not found:
         charts.nothing(panels[0])
@@ -56,8 +57,11 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def findings(result: Result) -> list[Finding]:
     """How many devices the loader feeds, what a step takes that it feeds, and which settings matter."""
-    every = [(_feeds(one), *_steps(one), *_copies(one), *_settings(one)) for one in loader_results(result)]
-    found = [finding for own in every for finding in own]
+    found = [
+        finding
+        for one in loader_results(result)
+        for finding in (_feeds(one), *_steps(one), *_copies(one), *_settings(one))
+    ]
     return found or [not_measured(result, "load_time", "Not loaded", "not loaded")]
 
 
@@ -68,7 +72,7 @@ def _feeds(one: LoaderResults) -> Finding:
         f"{one.name}: with {_by(one.fastest)} the loader makes {_rate(one.fastest)}, the most that was measured: as"
         f" much as {number}{between} devices of this model train on.{_enough(one)}{EMULATED * one.result.emulated}"
     )
-    return Finding(text=text, headline=f"{one.name}: feeds {number} devices", topic=Topic.LOADER_RATE)
+    return Finding(text, Topic.LOADER_RATE, f"{one.name}: feeds {number} devices")
 
 
 def _devices(number: float) -> str:
@@ -89,10 +93,9 @@ def _enough(one: LoaderResults) -> str:
 
 def _rate(record: Record) -> str:
     """'3,100 (3,050 to 3,150) samples/s'."""
-    amount, bounds = record.integer("units"), record.interval
-    ends = [formatting.count(amount / bound) for bound in (bounds.high, bounds.low)] if bounds else []
-    between = f" ({' to '.join(ends)})" if ends else ""
-    return f"{formatting.count(rate(record))}{between} {record.case['unit']}/s"
+    amount, bounds, count = record.integer("units"), record.interval, formatting.count
+    between = f" ({count(amount / bounds.high)} to {count(amount / bounds.low)})" if bounds else ""
+    return f"{count(rate(record))}{between} {record.case['unit']}/s"
 
 
 def _by(record: Record) -> str:
@@ -108,7 +111,7 @@ def _steps(one: LoaderResults) -> Iterator[Finding]:
         ratio, by = step.over(resident), f"by {_by(step)}" if workers(step) else "without workers, as by default"
         text = formatting.versus(f"{one.name}: fed {by}, a step", ratio, "one on resident data")
         behind = workers(step) and ratio.verdict == "slower" and one.devices_fed.value < 1
-        yield Finding(text=f"{text}{BEHIND if behind else ''}.", topic=Topic.FED_STEPS)
+        yield Finding(f"{text}{BEHIND if behind else ''}.", Topic.FED_STEPS)
 
 
 def _copies(one: LoaderResults) -> Iterator[Finding]:
@@ -120,7 +123,7 @@ def _copies(one: LoaderResults) -> Iterator[Finding]:
             for copy, name in COPIES.items()
             if copy in copied
         ]
-        yield Finding(text=f"{one.name}: {'; '.join(texts)}.", topic=Topic.FED_COPIES)
+        yield Finding(f"{one.name}: {'; '.join(texts)}.", Topic.FED_COPIES)
 
 
 def _settings(one: LoaderResults) -> Iterator[Finding]:
@@ -133,7 +136,7 @@ def _settings(one: LoaderResults) -> Iterator[Finding]:
     rest = [_named(record, usual) for record, ratio in ratios if ratio.verdict not in ("faster", "slower")]
     if rest:
         matter.append(f"what is loaded {' or '.join(rest)} cannot be told from the usual")
-    yield Finding(text=f"{one.name}, a loader with {_by(usual)}: {'; '.join(matter)}.", topic=Topic.LOADER_SETTINGS)
+    yield Finding(f"{one.name}, a loader with {_by(usual)}: {'; '.join(matter)}.", Topic.LOADER_SETTINGS)
 
 
 def _named(record: Record, usual: Record) -> str:
@@ -157,5 +160,4 @@ def nightly(result: Result) -> Iterator[Number]:
     """What the loader makes with the most workers, and a step on resident data."""
     for one in loader_results(result):
         most = one.loaders[-1]
-        unit = f"{most.case['unit']}/s"
-        yield Number(label=f"{one.name}, {_by(most)}", record=most, amount=most.integer("units"), unit=unit)
+        yield Number(f"{one.name}, {_by(most)}", most, most.integer("units"), f"{most.case['unit']}/s")

@@ -6,7 +6,6 @@ and when it waits (grey): with one minibatch at a time, only one device works. W
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 
 from matplotlib.axes import Axes
@@ -15,9 +14,10 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting
 from scalecard.analysis.published_figures import Ours, Part
 from scalecard.figures import charts, points, style
+from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, known, not_measured
 
 CUTS = ("after layer2", "balanced")
 # Metrics of a step, and what each includes besides the work, as the tutorial's time does.
@@ -29,8 +29,7 @@ TUTORIAL = {MODEL_PARALLEL.name: "model parallelism", SINGLE.name: "one device",
 def plot(results: Sequence[Result]) -> Figure:
     """Time by strategy and cut; and when each device computes, by the cut with the most devices."""
     here = results[0]
-    cuts = [cut for cut in _steps_of_cuts(here) if _stages(here, cut)]
-    lanes = formatting.largest(cuts, "devices")[:1]
+    lanes = [cut for cut in _steps_of_cuts(here) if _stages(here, cut)]
     bars = {
         model: [
             points.timed(result, record, series="", x=_label(record))
@@ -39,12 +38,11 @@ def plot(results: Sequence[Result]) -> Figure:
         ]
         for model in (here.spec["model"], "toy")
     }
-    figure, (times, *others) = charts.panels(2 + len(lanes), height=max(map(charts.height_of, bars.values())))
-    for (model, shown), axes in zip(bars.items(), (times, others[-1]), strict=True):
-        charts.bars(shown, axes, unit="s")
-        axes.set(xlabel="time", ylabel="", title=formatting.model_name(model))
-    for cut in lanes:
-        _draw_lanes(cut, _stages(here, cut), others[0])
+    figure, panels = charts.panels(2 + bool(lanes), height=max(map(charts.height_of, bars.values())))
+    for (model, shown), axes in zip(bars.items(), (panels[0], panels[-1]), strict=True):
+        charts.bars(shown, axes, unit="s", xlabel="time", title=formatting.model_name(model))
+    for cut in formatting.largest(lanes, "devices")[:1]:
+        _draw_lanes(cut, _stages(here, cut), panels[1])
     return figure
 
 
@@ -61,8 +59,7 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
     operations. What the whole takes longer than all stages is drawn as idle at the end.
     """
     batches = cut.integer("batches", 1)
-    for place in range(len(alone)):
-        axes.barh([place], [cut.median], 0.5, color=style.colour("ideal"), alpha=0.25)
+    axes.barh(range(len(alone)), cut.median, 0.5, color=style.colour("ideal"), alpha=0.25)
     at, every = 0.0, list(enumerate(record.median / batches for record in alone))
     for place, seconds, part in batches * [
         *((place, seconds / 3, "forward") for place, seconds in every),
@@ -93,18 +90,24 @@ def findings(result: Result) -> list[Finding]:
         text = formatting.versus(f"Plain model parallelism, cut {cut_name(cut)},", ratio, "one device")
         if alone:
             text += f"; the devices idle {' and '.join(_idle(record, cut) for record in alone)} of the time"
-        headline = f"{ratio.value:.2f}x one device's time"
         topic = Topic.OTHER_CUTS if found else Topic.MODEL_PARALLEL
-        found.append(Finding(text=f"{text}.", headline=headline, topic=topic))
-        if alone:
-            found.append(Finding(text=_balance(cut, alone, single), topic=Topic.STAGE_BALANCE))
+        found.append(Finding(f"{text}.", topic, f"{ratio.value:.2f}x one device's time"))
+        if times := [record.median for record in alone]:
+            slowest, perfect = max(times), sum(times) / len(times)  # the same work, shared equally
+            text = (
+                f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {', '.join(map(formatting.seconds, times))} alone,"
+                f" and the slowest one {formatting.percent(slowest / perfect - 1)} more than perfect balance,"
+                f" {formatting.seconds(perfect)} each: no pipeline over this cut can be more than"
+                f" {single.median / slowest:.2f}x as fast as one device, and with perfect balance"
+                f" {single.median / perfect:.2f}x."
+            )
+            found.append(Finding(text, Topic.STAGE_BALANCE))
     whole = result.find("peak_memory", strategy=SINGLE.name)
     halves = result.select("peak_memory", strategy=MODEL_PARALLEL.name, cut="after layer2")
     if whole and halves:
         peaks = " and ".join(formatting.count_bytes(record.median) for record in halves)
         peaks += f" on the two devices, against {formatting.count_bytes(whole.median)} on one"
-        text = f"On top of parameters and inputs a step needs at most {peaks}."
-        found.append(Finding(text=text, topic=Topic.STAGE_MEMORY))
+        found.append(Finding(f"On top of parameters and inputs a step needs at most {peaks}.", Topic.STAGE_MEMORY))
     return [*found, *tutorial_finding(result)]
 
 
@@ -112,15 +115,16 @@ def tutorial_pairs(result: Result) -> list[tuple[Record, Record]]:
     """What the tutorial compares, by its own code and by ours; of its pipeline the fastest split size."""
     found = list[tuple[Record, Record]]()
     for strategy in TUTORIAL:
-        printed = sorted(result.select("tutorial_time", strategy=strategy), key=lambda record: record.median)[:1]
-        found += [(one, ours) for one in printed if (ours := result.find("step_time", beside=None, **one.case))]
+        printed = result.select("tutorial_time", strategy=strategy)
+        fastest = min(printed, key=lambda record: record.median, default=None)
+        if fastest and (ours := result.find("step_time", beside=None, **fastest.case)):
+            found.append((fastest, ours))
     return found
 
 
 def tutorial_finding(result: Result) -> Iterator[Finding]:
     """What the tutorial's own code takes beside ours, and what drawing and sending its inputs takes of that."""
-    pairs = tutorial_pairs(result)
-    if not pairs:
+    if not (pairs := tutorial_pairs(result)):
         return
     told = [
         f"{tutorial_name(one)} takes {formatting.seconds(one.median)}, {formatting.factor(one.over(ours))} our time"
@@ -133,26 +137,13 @@ def tutorial_finding(result: Result) -> Iterator[Finding]:
             text += (
                 f" On one device that is {more} more per batch, for drawing it, sending it, and launching otherwise."
             )
-    yield Finding(text=text, topic=Topic.AS_PRINTED)
+    yield Finding(text, Topic.AS_PRINTED)
 
 
 def tutorial_name(record: Record) -> str:
     """'one device', or 'its pipeline at split size 12'."""
     name = TUTORIAL[record.text("strategy")]
     return f"{name} at split size {record.case['split_size']}" if record.case["strategy"] == "textbook" else name
-
-
-def _balance(cut: Record, alone: Sequence[Record], single: Record) -> str:
-    """The stages' own times, and what perfect balance would bring: the same work, shared equally."""
-    times = [record.median for record in alone]
-    shown = ", ".join(map(formatting.seconds, times))
-    perfect = sum(times) / len(times)
-    return (
-        f"Cut {cut_name(cut)}{blocks(cut)}: the stages take {shown} alone, and the slowest one"
-        f" {formatting.percent(max(times) / perfect - 1)} more than perfect balance, {formatting.seconds(perfect)}"
-        f" each: no pipeline over this cut can be more than {single.median / max(times):.2f}x as fast as one device,"
-        f" and with perfect balance {single.median / perfect:.2f}x."
-    )
 
 
 def cut_name(record: Record) -> str:
@@ -191,24 +182,21 @@ def published(result: Result) -> Iterator[Ours]:
             result.find(timed, workload="resnet50", **case)
             for case in ({"strategy": SINGLE.name}, {"strategy": MODEL_PARALLEL.name, "cut": CUTS[0], "devices": 2})
         )
-        ours = partial(Ours, settings=settings, includes=includes)
-        if single:
-            yield ours(metric="time_single_gpu", value=single.median)
+        yield from known({"time_single_gpu": single.median if single else None}, settings=settings, includes=includes)
         if single and cut:
             found = {
                 "time_model_parallel": cut.median,
                 "model_parallel_slowdown": 100 * (cut.median / single.median - 1),
                 "single_gpu_faster_than_model_parallel": float(single.median < cut.median),
             }
-            for metric, value in found.items():
-                yield ours(metric=metric, value=value, gpus=2)
+            yield from known(found, gpus=2, settings=settings, includes=includes)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """The network on one device, and cut over two."""
     model = result.spec["model"]
-    for name in (SINGLE.name, MODEL_PARALLEL.name):
-        if record := result.find("step_time", workload=model, strategy=name):
-            yield Number(label=f"{formatting.model_name(model)}, {name}", record=record)
-    if record := result.find("step_time", workload=model, strategy=MODEL_PARALLEL.name, cut="balanced", devices=2):
-        yield Number(label=f"{formatting.model_name(model)}, model parallel, balanced", record=record)
+    cases: dict[str, Case] = {name: {"strategy": name} for name in (SINGLE.name, MODEL_PARALLEL.name)}
+    cases["model parallel, balanced"] = {"strategy": MODEL_PARALLEL.name, "cut": "balanced", "devices": 2}
+    for name, case in cases.items():
+        if record := result.find("step_time", workload=model, **case):
+            yield Number(f"{formatting.model_name(model)}, {name}", record)

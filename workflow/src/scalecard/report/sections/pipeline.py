@@ -11,7 +11,6 @@ played with the stages' own times, which are not equal. Bands and whiskers are 9
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +23,7 @@ from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, known, not_measured
 from scalecard.report.sections.model_parallel import (
     INCLUDES,
     TUTORIAL,
@@ -50,23 +49,31 @@ def plot(results: Sequence[Result]) -> Figure:
         sizes = _draw_times(_times(result), axes, "log")
         if sizes:
             _draw_lines(result, axes, sizes, "step_time")
-            _draw_bound(result, axes, sizes)
+        if sizes and (single := result.find("step_time", strategy=SINGLE.name)):  # the least that the bubble allows
+            counts = [math.ceil(result.spec["batch_size"] / size) for size in sizes]
+            bound = [single.median * (m + STAGES - 1) / (STAGES * m) for m in counts]
+            charts.ideal(axes, sizes, bound, label="the bubble's bound")
         alone = f"{formatting.model_name(result.spec['model'])} on 2 devices"
         axes.set_title(alone if len(results) == 1 else platforms.platform_label(result))
     if in_book:
         _draw_tutorial(results, *panels[-3:-1])
-    charts.bars(_points(results[0]), panels[-1], unit="s")
-    panels[-1].set(xlabel="time of one batch", ylabel="", title="measured and played")
+    steps = [
+        points.timed(results[0], r, series=what, x=f"{r.case['strategy']} {r.case['split_size']}, {cut_name(r)}")
+        for measured, played in _fastest_pairs(results[0])
+        for what, r in (("measured", measured), ("played", played))
+    ]
+    charts.bars(steps, panels[-1], unit="s", xlabel="time of one batch", title="measured and played")
     return figure
 
 
 def _draw_times(shown: Sequence[Point], axes: Axes, scale: str) -> list[float]:
     """Curves over the split sizes, which are returned, each with a ring around its best."""
-    charts.curves(shown, axes, unit="s")
-    for best in by_key(((point.platform, point.series), point) for point in shown).values():
-        charts.ring(axes, min(best, key=lambda point: point.value))
-    sizes = sorted({float(point.x) for point in shown})
-    axes.set(xlabel="split size", ylabel="time of one batch", ylim=(0, None), xscale=scale)
+    charts.curves(shown, axes, unit="s", xlabel="split size", ylabel="time of one batch")
+    for own in by_key(((point.platform, point.series), point) for point in shown).values():
+        best = min(own, key=lambda point: point.value)
+        axes.plot([best.x], [best.value], "o", ms=11, mfc="none", mec=style.INK, mew=1.0)
+    sizes = charts.numbers(shown)
+    axes.set(ylim=(0, None), xscale=scale)
     if scale == "log":
         charts.ticks(axes, sizes)
     return sizes
@@ -88,8 +95,7 @@ def _draw_tutorial(results: Sequence[Result], over_sizes: Axes, bars: Axes) -> N
         for printed, ours in tutorial_pairs(results[0])
         for series, record in (("as printed", printed), ("ours", ours))
     ]
-    charts.bars(three, bars, unit="s")
-    bars.set(xlabel="time of one batch", ylabel="", title="what the tutorial compares")
+    charts.bars(three, bars, unit="s", xlabel="time of one batch", title="what the tutorial compares")
 
 
 def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float], metric: str) -> None:
@@ -98,14 +104,6 @@ def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float], metric: str)
         if record := result.find(metric, strategy=name):
             axes.plot(sizes, [record.median] * len(sizes), "--", color=style.INK, linewidth=0.8)
             charts.name_line_end(axes, sizes[-1], record.median, name, style.INK)
-
-
-def _draw_bound(result: Result, axes: Axes, sizes: Sequence[float]) -> None:
-    """The least that the bubble allows."""
-    if single := result.find("step_time", strategy=SINGLE.name):
-        counts = [math.ceil(result.spec["batch_size"] / size) for size in sizes]
-        bound = [single.median * (m + STAGES - 1) / (STAGES * m) for m in counts]
-        charts.ideal(axes, sizes, bound, label="the bubble's bound")
 
 
 def _times(result: Result) -> list[Point]:
@@ -168,10 +166,16 @@ def findings(result: Result) -> list[Finding]:
     if best.over(whole).verdict == "slower":
         text += f" The whole batch {'on one device' if whole is single else 'by plain model parallelism'} is faster."
     text += _at_the_end(result, best)
-    first = Finding(text=text, headline=f"{gain.value:.2f}x at split size {size}", topic=Topic.BEST_PIPELINE)
-    textbook = _textbook(result, single, split)
-    printed = [*tutorial_finding(result), *_order(result)]
-    return [first, *textbook, *printed, *_ideal(result), *_balance(result), *_library(result), *_played(result)]
+    return [
+        Finding(text, Topic.BEST_PIPELINE, f"{gain.value:.2f}x at split size {size}"),
+        *_textbook(result, single, split),
+        *tutorial_finding(result),
+        *_order(result),
+        *_ideal(result),
+        *_balance(result),
+        *_library(result),
+        *_played(result),
+    ]
 
 
 def _at_the_end(result: Result, best: Record) -> str:
@@ -197,21 +201,19 @@ def _balance(result: Result) -> Iterator[Finding]:
         textbook = result.find("step_time", strategy=name, split_size=size, cut="after layer2", beside=None)
         if textbook:
             what = f"{name} at split size {size}, balanced{blocks(cut)},"
-            text = formatting.versus(what, cut.over(textbook), "cut after layer2") + "."
-            yield Finding(text=text, topic=Topic.BALANCED_CUT)
+            yield Finding(formatting.versus(what, cut.over(textbook), "cut after layer2") + ".", Topic.BALANCED_CUT)
 
 
 def _library(result: Result) -> Iterator[Finding]:
     """Ours beside torch.distributed.pipelining in the same rounds, at our best split size."""
     for ours in _fastest((r for r in result.select("step_time") if r.case.get("beside")), "strategy"):
         size = ours.case["split_size"]
-        theirs = result.find("step_time", strategy=ours.case["beside"], split_size=size)
-        if theirs:
+        if theirs := result.find("step_time", strategy=ours.case["beside"], split_size=size):
             text = (
                 f"Our {ours.case['strategy']} at split size {size} is {formatting.factor(theirs.over(ours))} as"
                 " fast as torch.distributed.pipelining's on two ranks, in the same rounds."
             )
-            yield Finding(text=text, topic=Topic.LIBRARY_PIPELINE)
+            yield Finding(text, Topic.LIBRARY_PIPELINE)
 
 
 def _fastest(records: Iterable[Record], *axes: str) -> list[Record]:
@@ -221,25 +223,12 @@ def _fastest(records: Iterable[Record], *axes: str) -> list[Record]:
 
 def _fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
     """The fastest step of each cut as it was measured, and the same step played."""
-    every = [(result.find("step_time", **played.case), played) for played in result.select("played_time")]
-    pairs = {id(step): (step, played) for step, played in every if step}
+    pairs = {
+        id(step): (step, played)
+        for played in result.select("played_time")
+        if (step := result.find("step_time", **played.case))
+    }
     return [pairs[id(step)] for step in _fastest([step for step, _ in pairs.values()], "devices", "cut")]
-
-
-def _points(result: Result) -> list[Point]:
-    return [
-        points.timed(result, r, series=what, x=f"{r.case['strategy']} {r.case['split_size']}, {cut_name(r)}")
-        for measured, played in _fastest_pairs(result)
-        for what, r in (("measured", measured), ("played", played))
-    ]
-
-
-def _idle(result: Result, measured: Record) -> float | None:
-    """The share of the measured step in which the devices do not compute; None without the stages' own times."""
-    case = {axis: measured.case[axis] for axis in ("devices", "cut")}
-    both = result.select("stage_time", **case, split_size=measured.case["split_size"], part="forward and backward")
-    busy = sum(record.median for record in (*both, *result.select("stage_time", **case, part="update")))
-    return max(0.0, 1 - busy / (measured.integer("devices") * measured.median)) if both else None
 
 
 def _played(result: Result) -> Iterator[Finding]:
@@ -248,21 +237,27 @@ def _played(result: Result) -> Iterator[Finding]:
     What it takes longer has no place in the schedule, played with the stages' own times.
     """
     for measured, played in _fastest_pairs(result):
-        ratio, idle = measured.over(played), _idle(result, measured)
+        ratio, where = measured.over(played), {axis: measured.case[axis] for axis in ("devices", "cut")}
         text = (
             f"{measured.case['strategy']} at split size {measured.case['split_size']}, {cut_name(measured)}:"
             f" {formatting.time(measured)} measured, {formatting.seconds(played.median)} played with its stages' own"
             " times"
         )
-        if idle is not None and (bubble := result.find("played_bubble", **played.case)):
-            shares = f"{formatting.percent(idle)} of the time, {formatting.percent(bubble.median)} if played"
-            text += f"; devices idle {shares}"
+        passes = result.select(
+            "stage_time", **where, split_size=measured.case["split_size"], part="forward and backward"
+        )
+        if passes and (bubble := result.find("played_bubble", **played.case)):
+            busy = sum(each.median for each in (*passes, *result.select("stage_time", **where, part="update")))
+            idle = max(0.0, 1 - busy / (measured.integer("devices") * measured.median))
+            text += (
+                f"; devices idle {formatting.percent(idle)} of the time, {formatting.percent(bubble.median)} if played"
+            )
         near = "within" if ratio.value <= 1 + CLOSE else "beyond"
         text += f". That is {formatting.factor(ratio)} the schedule's time, {near} {formatting.percent(CLOSE)} of it"
         if ratio.value > 1:
             rest = formatting.seconds(max(0.0, measured.median - played.median))
             text += f"; the rest, {rest}, is launching, waiting and what devices share"
-        yield Finding(text=f"{text}.", topic=Topic.PLAYED_PIPELINE)
+        yield Finding(f"{text}.", Topic.PLAYED_PIPELINE)
 
 
 def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Finding]:
@@ -271,7 +266,7 @@ def _textbook(result: Result, single: Record, runs: list[Record]) -> Iterator[Fi
         text = formatting.versus(what, best.over(single), "one device")
         if result.emulated:
             text += "; on CPU workers only its forward overlaps, since a CPU graph runs backward in one thread"
-        yield Finding(text=f"{text}.", topic=Topic.TEXTBOOK_PIPELINE)
+        yield Finding(f"{text}.", Topic.TEXTBOOK_PIPELINE)
 
 
 def _order(result: Result) -> Iterator[Finding]:
@@ -287,7 +282,7 @@ def _order(result: Result) -> Iterator[Finding]:
     else:
         text = "In the tutorial the pipeline is the fastest and model parallelism the slowest;"
         text += f" here {fastest} is the fastest and {slowest} the slowest."
-    yield Finding(text=text, topic=Topic.TUTORIALS_ORDER)
+    yield Finding(text, Topic.TUTORIALS_ORDER)
 
 
 def _ideal(result: Result) -> Iterator[Finding]:
@@ -301,7 +296,7 @@ def _ideal(result: Result) -> Iterator[Finding]:
             text += f" {fit.best_split:.1f} is best."
         else:
             text += ", too much to predict the best split size."
-        yield Finding(text=text, topic=Topic.IDEAL_PIPELINE)
+        yield Finding(text, Topic.IDEAL_PIPELINE)
 
 
 def published(result: Result) -> Iterator[Ours]:
@@ -316,9 +311,8 @@ def published(result: Result) -> Iterator[Ours]:
         if not (single and plain and steps):
             continue
         settings = {"batch_size": spec["batch_size"], "image": [spec["image_size"]] * 2}
-        ours = partial(Ours, gpus=2, includes=includes)
         best = min(steps, key=lambda record: record.median).integer("split_size")
-        yield ours(metric="best_split_size", value=best, settings=settings)
+        yield Ours(metric="best_split_size", value=best, gpus=2, settings=settings, includes=includes)
         for step in steps:
             found = {
                 "time_pipelined": 3 * step.median,
@@ -326,12 +320,12 @@ def published(result: Result) -> Iterator[Ours]:
                 "speedup_vs_model_parallel": plain.median / step.median,
                 "pipeline_fastest_of_three": float(step.median < min(single.median, plain.median)),
             }
-            for metric, value in found.items():
-                yield ours(metric=metric, value=value, settings=settings | {"split_size": step.integer("split_size")})
+            own = settings | {"split_size": step.integer("split_size")}
+            yield from known(found, gpus=2, settings=own, includes=includes)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """GPipe at the split size in the middle of the list: the best one may be another every night."""
     sizes = sorted(result.spec["split_sizes"])
     if record := result.find("step_time", strategy=FITTED, split_size=sizes[len(sizes) // 2], beside=None):
-        yield Number(label=f"GPipe at split size {record.case['split_size']}", record=record)
+        yield Number(f"GPipe at split size {record.case['split_size']}", record)

@@ -17,11 +17,10 @@ from scalecard.analysis import formatting, limits, step_records
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.strategy_choice import precision, recipe, workloads
 from scalecard.figures import charts, points, style
-from scalecard.figures.points import Point
 from scalecard.records.axes import MEMORY
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DATA_PARALLEL, DDP, FSDP_GRADIENTS, FSDP_PARAMETERS
-from scalecard.report.sections import Finding, Number, Topic, not_measured
+from scalecard.report.sections import Finding, Number, Topic, known, not_measured
 from scalecard.report.table import EMPTY, Cell, Table
 
 # What torchtitan published, as docs/own-model.md has it for config.yaml, and its strategies.
@@ -43,23 +42,28 @@ MEANINGS = {
 
 def plot(results: Sequence[Result]) -> Figure:
     """Time of a step by strategy, a panel per workload; on one device, rates by batch."""
-    names = workloads(results[0])
+    here, names = results[0], workloads(results[0])
     if not any(record.integer("devices", 1) > 1 for result in results for record in result.select("step_time")):
         return _rates_of_one_device(results, names)
-    shown = [[point for result in results for point in _at_most_devices(result, name)] for name in names]
+    # Strong scaling on the most devices; a step of one device does as much.
+    shown = [
+        [points.timed(result, r, series="", x=_named(r)) for result in results for r in _steps_on_most(result, name)]
+        for name in names
+    ]
     height = max(map(charts.height_of, shown), default=style.HEIGHT)
-    needs = [_memory_of_steps(results[0], name) for name in names]
+    needs = [  # steps whose memory is known by kind
+        [step for step in _steps_on_most(here, name) if step_records.memory_by_kind(here, step)[0]] for name in names
+    ]
     each = 2 if any(needs) else 1  # panels of a workload, side by side
     figure, panels = charts.panels(each * len(names), height=height + 0.5 * (each - 1))
     for name, steps, axes in zip(names, needs, panels[1::2], strict=True) if each == 2 else ():
-        _draw_memory(results[0], steps, axes)
+        _draw_memory(here, steps, axes)
         charts.title(axes, f"{name}, the fullest device")
     for name, own, axes in zip(names or [""], shown or [[]], panels[::each], strict=True):
-        charts.bars(own, axes, unit="s")
-        single = step_records.single(results[0], name)
+        charts.bars(own, axes, unit="s", xlabel="time of a step")
+        single = step_records.single(here, name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
-        axes.set(xlabel="time of a step", ylabel="")
         charts.title(axes, _shared_recipe(results, name) if name else "")
     return figure
 
@@ -92,16 +96,12 @@ def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Fig
         shown = [
             points.rated(result, r, r.integer("units"), series=name, x=r.integer("batch_size")) for result, r in records
         ]
-        charts.curves(shown, axes, unit=f"{records[0][1].text('unit')}/s" if records else "", named=False)
-        axes.set(xlabel="samples in a batch", ylabel="per second", xscale="log", ylim=(0, None))
+        unit = f"{records[0][1].text('unit')}/s" if records else ""
+        charts.curves(shown, axes, unit=unit, named=False, xlabel="samples in a batch", ylabel="per second")
+        axes.set(xscale="log", ylim=(0, None))
+        charts.ticks(axes, charts.numbers(shown))
         charts.title(axes, f"{_shared_recipe(results, name)}, one device")
-        charts.ticks(axes, sorted({float(point.x) for point in shown}))
     return figure
-
-
-def _at_most_devices(result: Result, workload: str) -> list[Point]:
-    """Strong scaling on the most devices; a step of one device does as much."""
-    return [points.timed(result, r, series="", x=_named(r)) for r in _steps_on_most(result, workload)]
 
 
 def _named(step: Record) -> str:
@@ -113,11 +113,6 @@ def _steps_on_most(result: Result, workload: str) -> list[Record]:
     most = max((record.integer("devices") for record in _all(result, workload)), default=1)
     records = [r for r in _all(result, workload, scaling="strong", devices=most) if r.samples]
     return sorted(records, key=lambda record: record.median)
-
-
-def _memory_of_steps(result: Result, workload: str) -> list[Record]:
-    """Those of the same steps whose memory is known by kind."""
-    return [step for step in _steps_on_most(result, workload) if step_records.memory_by_kind(result, step)[0]]
 
 
 def _draw_memory(result: Result, steps: Sequence[Record], axes: Axes) -> None:
@@ -160,15 +155,14 @@ def _of_workload(result: Result, workload: str) -> Iterator[Finding]:
     runner_up = "; " + formatting.versus(others[0].text("strategy"), others[0].over(best), "it") if others else ""
     if single is None:
         text = f"{name} takes {formatting.time(best)} for a step; one device alone was not timed{runner_up}."
-        yield Finding(text=text, headline=headline, topic=Topic.BEST_STRATEGY)
+        yield Finding(text, Topic.BEST_STRATEGY, headline)
     else:
-        text = formatting.versus(name, best.over(single), "one device") + runner_up + "."
         headline += f", {formatting.factor(formatting.speedup(best, single))}"
-        yield Finding(text=text, headline=headline, topic=Topic.BEST_STRATEGY)
-        slower = ", ".join(r.text("strategy") for r in (best, *others) if r.over(single).verdict == "slower")
-        if slower:
+        text = f"{formatting.versus(name, best.over(single), 'one device')}{runner_up}."
+        yield Finding(text, Topic.BEST_STRATEGY, headline)
+        if slower := ", ".join(r.text("strategy") for r in (best, *others) if r.over(single).verdict == "slower"):
             text = f"{workload}: with the same batch on {most} devices, {slower} take longer than one device."
-            yield Finding(text=text, topic=Topic.SLOWER_STRATEGIES)
+            yield Finding(text, Topic.SLOWER_STRATEGIES)
     yield from _least_memory(result, workload, most)
     yield from _of_the_tutorials(result, workload, most)
 
@@ -188,7 +182,7 @@ def _of_the_tutorials(result: Result, workload: str, devices: int) -> Iterator[F
             " that one is the most efficient if it holds the model"
         )
         text += ends.get(formatting.inverse(each).verdict, "; here they cannot be told apart.")
-        yield Finding(text=text, topic=Topic.ONE_IS_MOST_EFFICIENT)
+        yield Finding(text, Topic.ONE_IS_MOST_EFFICIENT)
     threads, processes = (
         result.find("step_time", workload=workload, strategy=kind.name, scaling="strong", devices=devices)
         for kind in (DATA_PARALLEL, DDP)
@@ -197,22 +191,21 @@ def _of_the_tutorials(result: Result, workload: str, devices: int) -> Iterator[F
         text = formatting.versus(f"{workload}: nn.DataParallel on {devices} devices", threads.over(processes), "DDP")
         cause = ". The tutorials' reasons: its threads share Python's lock, and it sends the model in every step"
         text += cause if threads.over(processes).verdict == "slower" else ""
-        yield Finding(text=f"{text}.", topic=Topic.THREADS_OR_PROCESSES)
+        yield Finding(f"{text}.", Topic.THREADS_OR_PROCESSES)
 
 
 def _alone(result: Result, workload: str) -> Iterator[Finding]:
     """What one device reaches, and what of it is left with a single sample."""
     whole, one = step_records.single(result, workload), result.find("local_time", workload=workload, batch_size=1)
-    if whole is None or one is None:
-        return
-    rate, share = whole.integer("units") / whole.median, one.integer("units") / one.median
-    largest = result.find("largest_batch", workload=workload)
-    text = (
-        f"{workload}: one device trains {formatting.rate(whole, whole.integer('units'))} {whole.text('unit')}/s with a"
-        f" batch of {whole.integer('batch_size')}; a single sample per step leaves {formatting.percent(share / rate)}"
-        f" of that{f', and at most {largest.median:g} samples fit' if largest else ''}."
-    )
-    yield Finding(text=text, headline="one device", topic=Topic.BEST_STRATEGY)
+    if whole and one:
+        left = formatting.percent(step_records.rate(one) / step_records.rate(whole))
+        largest = result.find("largest_batch", workload=workload)
+        text = (
+            f"{workload}: one device trains {formatting.rate(whole, whole.integer('units'))} {whole.text('unit')}/s"
+            f" with a batch of {whole.integer('batch_size')}; a single sample per step leaves {left} of that"
+            f"{f', and at most {largest.median:g} samples fit' if largest else ''}."
+        )
+        yield Finding(text, Topic.BEST_STRATEGY, "one device")
 
 
 def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Finding]:
@@ -220,22 +213,19 @@ def _least_memory(result: Result, workload: str, devices: int) -> Iterator[Findi
     measured = sorted((record for record in records if record.samples), key=lambda record: record.median)
     if len(measured) > 1:
         least, most = measured[0], measured[-1]
+        used, predicted = (own.get("activations") for own in step_records.memory_by_kind(result, most))
+        activations = ""
+        if used and used.median:
+            activations = f", of which {formatting.percent(used.median / most.median)} are activations"
+            if predicted:
+                off = math.ceil(100 * abs(predicted.median / used.median - 1)) / 100
+                activations += f", predicted within {formatting.percent(off)}"
         text = (
             f"{workload}: on {devices} devices {least.case['strategy']} needs the least memory,"
             f" {formatting.count_bytes(least.median)} on its fullest device; {most.case['strategy']} needs the most,"
-            f" {formatting.count_bytes(most.median)}{_activations(result, most)}."
+            f" {formatting.count_bytes(most.median)}{activations}."
         )
-        yield Finding(text=text, topic=Topic.LEAST_MEMORY)
-
-
-def _activations(result: Result, peak: Record) -> str:
-    """', of which 61 % are activations, predicted within 4 %', as far as that is known."""
-    measured, predicted = (known.get("activations") for known in step_records.memory_by_kind(result, peak))
-    if not measured or not measured.median:
-        return ""
-    off = abs(predicted.median / measured.median - 1) if predicted else 0.0
-    within = f", predicted within {formatting.percent(math.ceil(100 * off) / 100)}" if predicted else ""
-    return f", of which {formatting.percent(measured.median / peak.median)} are activations{within}"
+        yield Finding(text, Topic.LEAST_MEMORY)
 
 
 def overview(result: Result) -> Table:
@@ -253,11 +243,8 @@ def published(result: Result) -> Iterator[Ours]:
         if sharded and block.items() >= LLAMA.items():
             best, own = max(sharded, key=step_records.rate), recipe(result, name)
             settings = {"checkpointing": own.get("checkpointing", "none"), "compile": own.get("compile", False)}
-            rate = step_records.rate(best) / 8
-            yield Ours(metric="tokens_per_second_per_gpu", value=rate, gpus=8, settings=settings)
-            mfu = step_cells(result, best, step_records.single(result, name), EMPTY)["MFU"]
-            if isinstance(mfu, Cell) and mfu.sort:
-                yield Ours(metric="mfu", value=mfu.sort, gpus=8, settings=settings)
+            found = {"tokens_per_second_per_gpu": step_records.rate(best) / 8, "mfu": _mfu(result, best)}
+            yield from known(found, gpus=8, settings=settings)
 
 
 def _row(result: Result, record: Record) -> dict[str, str | Cell]:
@@ -270,28 +257,32 @@ def _row(result: Result, record: Record) -> dict[str, str | Cell]:
         "Strategy": record.text("strategy"),
         "Devices": devices_cell(devices, record.integer("nodes", 1)),
         "Scaling": record.text("scaling") if devices > 1 else "",
-        **step_cells(result, record, alone, gain),
+        **step_cells(result, record, gain),
     }
 
 
-def step_cells(result: Result, record: Record, alone: Record | None, gain: Cell) -> dict[str, str | Cell]:
-    """What is known of a step beside one device's."""
-    rate = record.integer("units") / record.median
-    each, mfu = step_records.operations_each(result, record.text("workload")), EMPTY
-    peak = limits.of_products(result, step_records.dtype_of(record))
-    if each and peak:
-        share = each * rate / (record.integer("devices") * peak.rate * 1e12)
-        mfu = Cell(formatting.percent(share, 1), share)
+def step_cells(result: Result, record: Record, gain: Cell) -> dict[str, str | Cell]:
+    """What is known of a step, and its gain."""
+    rate, mfu, batch = step_records.rate(record), _mfu(result, record), step_records.largest_batch(result, record)
     return {
         "Step": Cell(formatting.seconds(record.median), record.median),
         "Gain": gain,
         "Rate": Cell(f"{formatting.count(rate)} {record.text('unit')}/s", rate),
-        "MFU": mfu,
+        "MFU": Cell(formatting.percent(mfu, 1), mfu) if mfu else EMPTY,
         "Memory": memory(result, record),
-        "Largest batch": _largest_batch(result, record),
+        "Largest batch": Cell(f"{batch.median:.0f}{' or more' if batch.note else ''}", batch.median)
+        if batch
+        else EMPTY,
         "Energy": energy(record),
         "Launching": _launching(result, record),
     }
+
+
+def _mfu(result: Result, record: Record) -> float | None:
+    each = step_records.operations_each(result, record.text("workload"))
+    peak = limits.of_products(result, step_records.dtype_of(record))
+    rate, devices = step_records.rate(record), record.integer("devices")
+    return each * rate / (devices * peak.rate * 1e12) if each and peak else None
 
 
 def devices_cell(devices: int, nodes: int) -> Cell:
@@ -303,12 +294,6 @@ def memory(result: Result, record: Record) -> Cell:
     """Memory of the fullest device; an empty cell without GPUs."""
     found = step_records.memory(result, record)
     return Cell(formatting.count_bytes(found.median), found.median) if found and found.samples else EMPTY
-
-
-def _largest_batch(result: Result, record: Record) -> Cell:
-    """Samples on each device."""
-    found = step_records.largest_batch(result, record)
-    return Cell(f"{found.median:.0f}{' or more' if found.note else ''}", found.median) if found else EMPTY
 
 
 def energy(record: Record) -> Cell:
@@ -332,6 +317,5 @@ def _launching(result: Result, record: Record) -> Cell:
 def nightly(result: Result) -> Iterator[Number]:
     """DDP on the most devices."""
     for name in workloads(result):
-        of_ddp = _all(result, name, strategy=DDP.name, scaling="strong")
-        if of_ddp:
-            yield Number(label=f"{name}, {DDP.name}", record=formatting.largest(of_ddp, "devices")[0])
+        for record in formatting.largest(_all(result, name, strategy=DDP.name, scaling="strong"), "devices")[:1]:
+            yield Number(f"{name}, {DDP.name}", record)

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import counted
 from scalecard.figures import charts, points
-from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -24,22 +23,21 @@ ALL_REDUCE = 2  # times (n - 1) and the bytes that are added up are received by 
 def plot(results: Sequence[Result]) -> Figure:
     """One panel per model."""
     models = results[0].spec["models"]
-    shown = [[point for result in results for point in _times(result, model)] for model in models]
+    shown = [
+        [
+            points.timed(result, r, series="", x=f"{r.case['strategy']}, {r.case['devices']} devices")
+            for result in results
+            for r in result.select("step_time", workload=model)
+            if r.case["strategy"] != SINGLE.name
+        ]
+        for model in models
+    ]
     figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
     for model, own, axes in zip(models, shown, panels, strict=True):
-        charts.bars(own, axes, unit="s")
+        charts.bars(own, axes, unit="s", xlabel="time of a step", title=formatting.model_name(model))
         if len(results) == 1 and (single := results[0].find("step_time", workload=model, strategy=SINGLE.name)):
             charts.mark_at(axes, single.median, "one device")
-        axes.set(xlabel="time of a step", ylabel="", title=formatting.model_name(model))
     return figure
-
-
-def _times(result: Result, model: str) -> list[Point]:
-    return [
-        points.timed(result, r, series="", x=f"{r.case['strategy']}, {r.case['devices']} devices")
-        for r in result.select("step_time", workload=model)
-        if r.case["strategy"] != SINGLE.name
-    ]
 
 
 def findings(result: Result) -> list[Finding]:
@@ -52,42 +50,36 @@ def findings(result: Result) -> list[Finding]:
         single, divided = result.find("step_time", workload=model, strategy=SINGLE.name), _divided(result, model)
         if single and divided:
             topic = Topic.OTHER_DIVIDED_LAYERS if found else Topic.DIVIDED_LAYERS
-            found += [*_compared(single, divided, topic), *_exchanged(single, divided)]
+            found += _of_model(single, divided, topic)
     return found or [not_measured(result, "step_time", "Not compared", "one device")]
 
 
 def _divided(result: Result, model: str) -> list[Record]:
     """On most devices, the fastest first."""
-    measured = [
-        r for r in result.select("step_time", workload=model) if r.case.get("strategy") not in (None, SINGLE.name)
-    ]
-    return sorted(formatting.largest(measured, "devices"), key=lambda record: record.median)
+    steps = result.select("step_time", workload=model)
+    divided = [step for step in steps if step.case.get("strategy") not in (None, SINGLE.name)]
+    return sorted(formatting.largest(divided, "devices"), key=lambda record: record.median)
 
 
-def _compared(single: Record, divided: Sequence[Record], topic: Topic) -> Iterator[Finding]:
+def _of_model(single: Record, divided: Sequence[Record], topic: Topic) -> Iterator[Finding]:
     best, *others = divided
-    ratio = best.over(single)
-    text = formatting.versus(f"{_name(best)} over {best.case['devices']} devices", ratio, "one device") + "."
-    yield Finding(text=text, headline=f"{ratio.value:.2f}x one device's time", topic=topic)
+    ratio, devices = best.over(single), best.integer("devices")
+    text = formatting.versus(f"{_name(best)} over {devices} devices", ratio, "one device")
+    yield Finding(f"{text}.", topic, f"{ratio.value:.2f}x one device's time")
     for second in others[:1]:
         text = formatting.versus(_name(best), best.over(second), f"the same divided {_how(second)}")
-        yield Finding(text=f"The two fastest partitions: {text}.", topic=Topic.PARTITIONS)
+        yield Finding(f"The two fastest partitions: {text}.", Topic.PARTITIONS)
 
-
-def _exchanged(single: Record, divided: Sequence[Record]) -> Iterator[Finding]:
-    """Beside what the gradients of all parameters would be in an all-reduce."""
-    moved = {_how(record): counted(record, "received bytes") for record in divided}
-    parameters, devices = counted(single, "parameter bytes"), divided[0].integer("devices")
-    if parameters is None or None in moved.values():
-        return
-    parts = ", ".join(f"{formatting.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
-    instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
-    model = formatting.model_name(single.text("workload"))
-    text = (
-        f"A step of {model} at batch {single.case['batch_size']} on {devices} devices"
-        f" exchanges {parts}; data parallelism would exchange {instead} of gradients, at any batch."
-    )
-    yield Finding(text=text, topic=Topic.EXCHANGED_BYTES)
+    moved, parameters = {_how(r): counted(r, "received bytes") for r in divided}, counted(single, "parameter bytes")
+    if parameters is not None and None not in moved.values():
+        parts = ", ".join(f"{formatting.count_bytes(value)} {how}" for how, value in sorted(moved.items()))
+        instead = formatting.count_bytes(ALL_REDUCE * (devices - 1) * parameters)
+        model = formatting.model_name(single.text("workload"))
+        text = (
+            f"A step of {model} at batch {single.case['batch_size']} on {devices} devices"
+            f" exchanges {parts}; data parallelism would exchange {instead} of gradients, at any batch."
+        )
+        yield Finding(text, Topic.EXCHANGED_BYTES)
 
 
 def _name(record: Record) -> str:
@@ -101,4 +93,4 @@ def _how(record: Record) -> str:
 def nightly(result: Result) -> Iterator[Number]:
     """A step by each partition of the last model, on most devices."""
     for record in _divided(result, result.spec["models"][-1]):
-        yield Number(label=f"step of {_name(record)} over {record.case['devices']} devices", record=record)
+        yield Number(f"step of {_name(record)} over {record.case['devices']} devices", record)

@@ -15,23 +15,13 @@ from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.setting_gains import Ladder, is_larger, ladders
 from scalecard.analysis.step_records import rate
 from scalecard.figures import charts, points, style
-from scalecard.figures.points import Point
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import (
-    TEST_IMAGES,
-    Finding,
-    Number,
-    Topic,
-    not_measured,
-    published_epochs,
-    strategies,
-)
+from scalecard.report.sections import TEST_IMAGES, Finding, Number, Topic, not_measured, published_epochs, strategies
 from scalecard.report.table import Cell, Table
 
 MEANINGS = strategies.MEANINGS | {
-    "Gain": "the rate over that of the plain step, which is in the precision of the workload's recipe",
-    "MFU": "the operations that the model needs, over the devices' dense peak in the format of its products",
+    "Gain": "the rate over that of the plain step, which is in the precision of the workload's recipe"
 }
 
 # What one rung does, and what several do.
@@ -50,25 +40,22 @@ def plot(results: Sequence[Result]) -> Figure:
     count, height = len(found) + 2 * bool(epochs), max(map(charts.height_of, shown), default=style.HEIGHT)
     figure, panels = charts.panels(count, height=height)
     for ladder, own, axes in zip(found, shown, panels, strict=False):
-        charts.bars(own, axes, unit="x")
-        charts.mark_at(axes, 1, ladder.name)
         where = "one device" if ladder.devices == 1 else f"{ladder.devices} devices, DDP"
-        axes.set(
-            xlabel=f"{ladder.base.case['unit']}/s over {ladder.name}'s", ylabel="", title=f"{ladder.workload}, {where}"
-        )
+        across = f"{ladder.base.case['unit']}/s over {ladder.name}'s"
+        charts.bars(own, axes, unit="x", xlabel=across, title=f"{ladder.workload}, {where}")
+        charts.mark_at(axes, 1, ladder.name)
     if not count:
         charts.nothing(panels[0])
     if epochs:
-        left, right = panels[-2:]
-        charts.bars([points.timed(here, record, series="", x=_rungs(record)) for record in epochs], left, unit="s")
-        left.set(xlabel="time of an epoch", ylabel="", title=f"epochs of {here.spec['epochs_of']}")
-        curves = here.select("accuracy")
-        charts.accuracies(here, {_rungs(curve): curve for curve in curves}, right)
-        right.set(title="accuracy after each epoch")
+        times = [points.timed(here, record, series="", x=_rungs(record)) for record in epochs]
+        title = f"epochs of {here.spec['epochs_of']}"
+        charts.bars(times, panels[-2], unit="s", xlabel="time of an epoch", title=title)
+        curves = {_rungs(curve): curve for curve in here.select("accuracy")}
+        charts.accuracies(here, curves, panels[-1], title="accuracy after each epoch")
     return figure
 
 
-def _gains(result: Result, ladder: Ladder) -> list[Point]:
+def _gains(result: Result, ladder: Ladder) -> list[points.Point]:
     own = rungs_of(ladder.base.case)
     kinds = {"alone": [*ladder.alone, *(r for r in ladder.larger if rungs_of(r.case) == own)]}
     kinds["on those above"] = [*ladder.cumulative[1:], *(r for r in ladder.larger if rungs_of(r.case) != own)]
@@ -100,19 +87,17 @@ def findings(result: Result) -> list[Finding]:
 def _together(ladder: Ladder) -> Iterator[Finding]:
     """The best of several combinations owes something to chance."""
     best, count = ladder.best(), len({combination(record.case) for record in [*ladder.alone, *ladder.cumulative]})
+    plain = f"the plain {ladder.name} step"
     if best is ladder.base:
-        text = (
-            f"{ladder.workload}: no combination of rungs is faster than the plain {ladder.name} step (tried: {count})."
-        )
-        yield Finding(text=text, headline=f"{ladder.workload}: no gain", topic=Topic.TUNED_STEP)
+        text = f"{ladder.workload}: no combination of rungs is faster than {plain} (tried: {count})."
+        yield Finding(text, Topic.TUNED_STEP, f"{ladder.workload}: no gain")
         return
     gain, name = ladder.gain(best), f"{ladder.workload}: {combination(best.case)}"
-    plain = f"the plain {ladder.name} step"
     text = (
         f"{formatting.versus(name, best.over(ladder.base), plain)}, the best of {count} combinations"
         f" at one batch size: {formatting.factor(gain)} the {ladder.base.case['unit']}/s."
     )
-    yield Finding(text=text, headline=f"{ladder.workload}: {gain.value:.2f}x", topic=Topic.TUNED_STEP)
+    yield Finding(text, Topic.TUNED_STEP, f"{ladder.workload}: {gain.value:.2f}x")
 
 
 def _alone(ladder: Ladder) -> Iterator[Finding]:
@@ -124,22 +109,19 @@ def _alone(ladder: Ladder) -> Iterator[Finding]:
         by_verdict[verdict if verdict in VERBS else ""].append(name)
     parts = [f"{', '.join(names)} {VERBS[verdict][len(names) > 1]}" for verdict, names in by_verdict.items() if names]
     if parts:
-        text = f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}."
-        yield Finding(text=text, topic=Topic.EACH_RUNG)
+        yield Finding(f"{ladder.workload}, each rung alone on one device: {'; '.join(parts)}.", Topic.EACH_RUNG)
 
 
 def _larger(ladder: Ladder) -> Iterator[Finding]:
     """What more samples in a step bring, against the same rungs at the workload's own batch."""
-    batches = [record for record in ladder.larger if "batch_factor" in record.case]
-    best = max(batches, key=rate, default=None)
-    before = best and ladder.find(rungs_of(best.case))
-    if best and before:
+    best = max((record for record in ladder.larger if "batch_factor" in record.case), key=rate, default=None)
+    if best and (before := ladder.find(rungs_of(best.case))):
         text = (
             f"{ladder.workload}: of the larger batches, {best.case['batch_size']} samples with"
             f" {combination(before.case)} are best: {rate(best) / rate(before):.2f} times the {best.case['unit']}/s of"
             f" {before.case['batch_size']}."
         )
-        yield Finding(text=text, topic=Topic.LARGER_BATCHES)
+        yield Finding(text, Topic.LARGER_BATCHES)
 
 
 def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
@@ -148,7 +130,7 @@ def _compiling(result: Result, ladder: Ladder) -> Iterator[Finding]:
         step = ladder.find((*rungs_of(ladder.base.case), "compile"))
         if step and step.over(ladder.base).verdict == "faster":
             text += f", repaid after {formatting.count(record.median / (ladder.base.median - step.median))} steps"
-        yield Finding(text=f"{text}. It is not part of any other time.", topic=Topic.COMPILING)
+        yield Finding(f"{text}. It is not part of any other time.", Topic.COMPILING)
 
 
 def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
@@ -166,7 +148,7 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
         f" in {single.name}, {after} with {combination(best.case)}; there it is"
         f" {formatting.factor(several.gain(tuned))} as fast as {single.name}."
     )
-    yield Finding(text=text, topic=Topic.TUNED_SCALING)
+    yield Finding(text, Topic.TUNED_SCALING)
 
 
 def _epochs(result: Result) -> Iterator[Finding]:
@@ -174,34 +156,36 @@ def _epochs(result: Result) -> Iterator[Finding]:
     tuned = next((record for record in result.select("epoch_time") if record is not plain), None)
     if not (plain and tuned):
         return
-    text = f"An epoch of {tuned.case['workload']} takes {formatting.time(tuned)} with {combination(tuned.case)}"
-    text += f", and {formatting.time(plain)} in float32"
+    text = (
+        f"An epoch of {tuned.case['workload']} takes {formatting.time(tuned)} with {combination(tuned.case)}, and"
+        f" {formatting.time(plain)} in float32"
+    )
     scored = [score for record in (tuned, plain) if (score := result.find("accuracy", **record.case))]
     if len(scored) == 2:
         ours, theirs = map(formatting.final, scored)
         error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or TEST_IMAGES)
         text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
         text += f" (give or take {error:.3f})"
-    yield Finding(text=f"{text}.", headline=f"{formatting.seconds(tuned.median)} an epoch", topic=Topic.TUNED_EPOCHS)
+    yield Finding(f"{text}.", Topic.TUNED_EPOCHS, f"{formatting.seconds(tuned.median)} an epoch")
 
 
 def overview(result: Result) -> Table:
     """Every combination that was timed."""
-    rows = [_row(result, ladder, record) for ladder in ladders(result) for record in [ladder.base, *ladder.records]]
+    rows = [
+        {
+            "Workload": ladder.workload,
+            "Devices": Cell(str(ladder.devices), ladder.devices),
+            "Rungs": combination(record.case),
+            **strategies.step_cells(
+                result,
+                record,
+                Cell("" if record is ladder.base else f"{ladder.gain(record).value:.2f}x", ladder.gain(record).value),
+            ),
+        }
+        for ladder in ladders(result)
+        for record in [ladder.base, *ladder.records]
+    ]
     return Table.of("Rungs", rows).filled().explained(MEANINGS)
-
-
-def _row(result: Result, ladder: Ladder, record: Record) -> dict[str, str | Cell]:
-    plain = (each.base for each in ladders(result) if (each.workload, each.devices) == (ladder.workload, 1))
-    alone = next(plain, None)
-    gain = ladder.gain(record).value
-    shown = Cell(f"{gain:.2f}x" if record is not ladder.base else "", gain)
-    return {
-        "Workload": ladder.workload,
-        "Devices": Cell(str(ladder.devices), ladder.devices),
-        "Rungs": combination(record.case),
-        **strategies.step_cells(result, record, alone, shown),
-    }
 
 
 def published(result: Result) -> Iterator[Ours]:
@@ -216,4 +200,4 @@ def nightly(result: Result) -> Iterator[Number]:
         if ladder.devices == 1:
             steps = [ladder.base, *ladder.cumulative[-1:]]
             for name, step in {combination(step.case): step for step in steps}.items():
-                yield Number(label=f"step of {ladder.workload}, {name}", record=step)
+                yield Number(f"step of {ladder.workload}, {name}", step)
