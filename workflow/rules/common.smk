@@ -67,11 +67,10 @@ if workflow.is_main_process:
     startup.take_over_lock(sys.argv, temporary=workflow.snakemake_tmp_dir)
     startup.remove_leftovers()
     host.project_salt()
-
-if workflow.is_main_process and config["cluster"] == "slurm":
-    startup.wait_for_slurm_jobs(sys.argv)
-if workflow.is_main_process and config["cluster"] == "kubernetes":
-    startup.complete_kubernetes_jobs()
+    if config["cluster"] == "slurm":
+        startup.wait_for_slurm_jobs(sys.argv)
+    if config["cluster"] == "kubernetes":
+        startup.complete_kubernetes_jobs()
 
 # Experiments that are measured again though nothing has changed, and why.
 AGAIN = (

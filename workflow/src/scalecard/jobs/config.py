@@ -297,8 +297,8 @@ def spec_place(marker: Path | None) -> Marker | None:
 def check_specs(blocks: str, where: Marker | None, *, in_image: bool = False, just_built: bool = False) -> None:
     """Build every Spec of the blocks, JSON of scale to experiment to block; InvalidConfig lists every problem.
 
-    `in_image`: what the user's files import may be there alone, where each Spec is built again. An image that
-    was not `just_built` may be gone; then the rule that builds it asks again.
+    `in_image`: what the user's files import may be there alone, where each Spec is built again. An image that was not
+    `just_built` may be gone; then the rule that builds it asks again.
     """
     own = {"SCALECARD_PACKAGES_IN_IMAGE": "1" if in_image else ""}
     code = (path.read_bytes() for path in sorted(SOURCES.rglob("*.py")))
@@ -340,8 +340,7 @@ def _call(where: Marker) -> launch.Call:
 def _refuse_failed(done: "subprocess.CompletedProcess[str]") -> None:
     """InvalidConfig if the check has found problems, or has failed."""
     if done.returncode == 2:
-        problems = "\n".join(f"  {line}" for line in done.stderr.strip().splitlines())
-        raise InvalidConfig(f"the configuration is not valid:\n{problems}")
+        _refuse(done.stderr.strip().split("\n"))
     signal = -done.returncode if done.returncode < 0 else done.returncode - 128  # as a shell of a container says it
     if signal > 0:
         raise InvalidConfig(f"the configuration could not be checked: signal {signal}; is memory short?")
