@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from scalecard.analysis import formatting
 from scalecard.analysis.compare import DRIVER, Change, Comparison, Fact, Scope, compare, only
-from scalecard.cli import output as outputs
+from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
 from scalecard.report import changes_section, changes_text
 from support.builders import out_of_memory, repeated, timed
@@ -109,7 +109,7 @@ def test_doubts_name_their_side(compared: Callable[..., Comparison]) -> None:
 
 def test_the_json_view_has_every_number_of_a_row(compared: Callable[..., Comparison]) -> None:
     found = compared([repeated(1.0)], [repeated(1.1)])
-    told, (row,) = json.loads(outputs.compare_output(found).json), found.rows
+    told, (row,) = json.loads(compare_output.output(found).json), found.rows
     assert (told["a"], told["b"], told["margin"]) == ("old", "new", 0.02)
     assert told["counts"] == {"slower": 1, "faster": 0, "same": 0, "unclear": 0, "not compared": 0}
     (stored,) = told["rows"]
@@ -120,7 +120,7 @@ def test_the_json_view_has_every_number_of_a_row(compared: Callable[..., Compari
     assert stored["b"] == {"median_seconds": row.new.median, "samples": 90, "processes": 3}
 
 
-@pytest.mark.parametrize("view", [lambda found: outputs.compare_output(found).text, outputs.compare_page])
+@pytest.mark.parametrize("view", [lambda found: compare_output.output(found).text, compare_output.page])
 def test_the_views_for_readers_have_every_cell(
     compared: Callable[..., Comparison], view: Callable[[Comparison], str]
 ) -> None:
@@ -155,14 +155,14 @@ def test_junit_fails_for_slower_cases_alone(compared: Callable[..., Comparison],
     old, new = (
         [repeated(each, mode=name) for name, each in side.items()] for side in (dict.fromkeys(factors, 1.0), factors)
     )
-    (suite,) = ElementTree.fromstring(outputs.compare_output(compared(old, new)).junit.encode())
+    (suite,) = ElementTree.fromstring(compare_output.output(compared(old, new)).junit.encode())
     told = {case.get("name"): [child.tag for child in case] for case in suite}
     assert told == {"mode slower": ["failure"], "mode faster": ["system-out"], "mode same": ["system-out"]}
     assert (suite.get("name"), suite.get("timestamp")) == ("new against old", "2026-01-01T00:01:00")
     failure = suite[0][0]
     assert str(failure.get("message")).startswith("slower: 1.098 (1.096 to 1.100) of A's time")
     other = compare([make_result(old, spec={"size": 1})], [make_result(new, spec={"size": 2})])
-    (suite,) = ElementTree.fromstring(outputs.compare_output(other).junit.encode())
+    (suite,) = ElementTree.fromstring(compare_output.output(other).junit.encode())
     assert (suite.get("skipped"), suite[0][0].get("message")) == ("3", "different workload: size 1 -> 2")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis.compare import Comparison, Row, compare
-from scalecard.cli import output as outputs
+from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
 from support.builders import timed
 
@@ -107,10 +107,10 @@ def test_both_verdicts_and_the_reason_are_told(compared: Compare) -> None:
     old = [*platform(draw, 99, spread=0.02), steady(1, 1.01, 1.02, number=99)]
     new = [*platform(draw, 99, spread=0.02), steady(1.075, 1.085, 1.095, number=99)]
     found = compared(old, new)
-    (told,) = (row for row in json.loads(outputs.compare_output(found).json)["rows"] if row["case"] == {"number": 99})
+    (told,) = (row for row in json.loads(compare_output.output(found).json)["rows"] if row["case"] == {"number": 99})
     assert (told["alone"], told["verdict"]) == ("slower", "unclear")
     assert told["reason"] == "beyond the margin alone, but not among 100 cases"
-    for text in (outputs.compare_output(found).text, outputs.compare_page(found)):
+    for text in (compare_output.output(found).text, compare_output.page(found)):
         assert told["reason"] in text
 
 

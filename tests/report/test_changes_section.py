@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scalecard.analysis import platforms
 from scalecard.analysis.compare import compare
-from scalecard.cli import output as outputs
+from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
 from scalecard.report import changes_section, pages
 from scalecard.report.section import Section
@@ -142,5 +142,5 @@ def test_more_nodes_are_other_hardware(make_result: Make) -> None:
 def test_the_terminal_and_the_page_say_the_same(of_gpus: Callable[..., list[Result]]) -> None:
     for gpu, said in ((H100, "slower in 2 of 3 cases"), (A100, "8 x A100 beside 8 x H100")):
         found = compare(of_gpus("old", H100, 8, products(1.0)), of_gpus("new", gpu, 8, products(1.1)))
-        output = outputs.compare_output(found)
-        assert all(said in view for view in (output.text, output.json, outputs.compare_page(found)))
+        output = compare_output.output(found)
+        assert all(said in view for view in (output.text, output.json, compare_output.page(found)))

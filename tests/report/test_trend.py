@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 from scalecard.analysis.compare import DRIVER, Change, compare
-from scalecard.cli import output as outputs
+from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
 from scalecard.report import figure_files, trend
 from scalecard.report.trend import Series, Trend, of_indices, of_platform
@@ -150,11 +150,11 @@ def test_changes_between_nights_are_told_over_a_new_driver(nights: Nights) -> No
     assert driver == Change(DRIVER, "570.1", "580.2")
     assert (torch_version.fact.key, torch_version.new) == ("torch", "2.10")
     assert of_platform(nights.folder("old")).nights == found.nights
-    text = outputs.trend_output(found, nights=2).text
+    text = compare_output.trend_output(found, nights=2).text
     assert text.splitlines()[0].startswith("new: 4 nights, 2026-01-02 02:10 to 2026-01-05 02:10 UTC; ")
     assert len(re.findall(r"^  2026-", text, re.MULTILINE)) == 2
     assert "[driver 570.1 -> 580.2; torch " in text
-    assert len(re.findall(r"^  2026-", outputs.trend_output(found, nights=0).text, re.MULTILINE)) == 4
+    assert len(re.findall(r"^  2026-", compare_output.trend_output(found, nights=0).text, re.MULTILINE)) == 4
 
 
 def test_counters_and_clocks_are_no_changes(nights: Nights) -> None:
@@ -173,7 +173,7 @@ def test_what_was_not_measured_in_the_last_night_has_no_verdict(nights: Nights) 
 
 def test_json_has_values_with_intervals_for_every_night(nights: Nights) -> None:
     nights.keep_all([*USUAL, 1.2])
-    told = json.loads(outputs.trend_output(of_platform(nights.folder()), nights=10).json)
+    told = json.loads(compare_output.trend_output(of_platform(nights.folder()), nights=10).json)
     assert (told["platform"], told["margin"], len(told["nights"])) == ("box", 0.02, 8)
     (number,) = told["numbers"]
     assert (number["verdict"], number["unit"], number["number"]) == ("slower", "TFLOP/s", "float32 products of 4 rows")

@@ -271,15 +271,15 @@ def _summary(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     from scalecard.analysis import compare
-    from scalecard.cli import locate_results, output
+    from scalecard.cli import compare_output, locate_results
     from scalecard.records.atomic import write_atomically
 
     _check_margin(args.margin)
     old, new = compare.only(locate_results.find(args.a), locate_results.find(args.b), args.only)
     found = compare.compare(old, new, margin=args.margin, names=(args.a, args.b))
-    _say(output.compare_output(found), args)
+    _say(compare_output.output(found), args)
     if args.html:
-        write_atomically(args.html, output.compare_page(found))
+        write_atomically(args.html, compare_output.page(found))
     return int(args.fail_on == "slower" and found.count("slower") > 0)
 
 
@@ -289,11 +289,11 @@ def _check_margin(margin: float) -> None:
 
 
 def _health(args: argparse.Namespace) -> int:
-    from scalecard.cli import health_gate, locate_results
+    from scalecard.cli import locate_results, output
 
     name = args.results or str(locate_results.this_platform())
-    found = health_gate.check(locate_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
-    _say(health_gate.output(found), args)
+    found = output.check_health(locate_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
+    _say(output.health_output(found), args)
     return int(bool(found.failing))
 
 
@@ -309,14 +309,14 @@ def _keep(args: argparse.Namespace) -> None:
 
 
 def _trend(args: argparse.Namespace) -> int:
-    from scalecard.cli import output
+    from scalecard.cli import compare_output
     from scalecard.report import figure_files, trend
 
     _check_margin(args.margin)
     if args.nights < 0:
         raise ValueError(f"--nights {args.nights}: must be at least 0, which prints all")
     found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
-    _say(output.trend_output(found, nights=args.nights), args)
+    _say(compare_output.trend_output(found, nights=args.nights), args)
     if args.figure:
         drawn = trend.plot(found)
         for path in args.figure:

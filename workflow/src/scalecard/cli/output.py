@@ -1,27 +1,31 @@
-"""Output of the commands in one shape: lines for the terminal, JSON for programs, and JUnit's XML for a CI.
+"""Output of the commands in one shape - lines for the terminal, JSON for programs, JUnit's XML for a CI - and the gate.
 
-GitLab and Jenkins read JUnit's XML: a suite of test cases, each passed, failed or skipped. That of `scalecard compare`
-also is an HTML page. Between like hardware it begins with a sentence on what changed, and with the kinds of work;
-between unlike hardware, with how many times as fast the one is.
+GitLab and Jenkins read JUnit's XML: a suite of test cases, each passed, failed or skipped.
+
+The gate is that of `scalecard health`: verdicts come from analysis/health; here they are counted by part of the
+machine, and it is decided which of them fail.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
-from scalecard.analysis import formatting, platforms
-from scalecard.analysis.compare import VERDICTS, Comparison, Row
-from scalecard.records.statistics import Ratio
+from scalecard.analysis import formatting
+from scalecard.analysis.health.alerts import alerts, verdicts
+from scalecard.analysis.health.verdict import EXPERIMENT, WORDS, Verdict
+from scalecard.hardware.machine import from_facts
+from scalecard.progress import counted
+from scalecard.records.record import Result
 from scalecard.records.strict_json import printable
-from scalecard.report import changes_section, changes_text, pages
-from scalecard.report.changes_section import SpeedUp, forest
-from scalecard.report.changes_text import Group, grouped
-from scalecard.report.table import Table
-from scalecard.report.trend import Series, Trend, changed, headline, ratio, with_interval, worst_first
 
-GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
+# Which alerts each level of --fail-on means: a level includes those before it.
+ERRORS = {"errors", "not measured"}
+LOW = ERRORS | {"low", "slowed down"}
+LEVELS = {"errors": ERRORS, "low": LOW, "odd": LOW | {"odd one out"}}
+NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,178 +101,139 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join([*map(str.ljust, line, widths), line[-1]]).rstrip() for line in lines]
 
 
-def compare_output(comparison: Comparison) -> Output:
-    """A slower case fails, and one that was not compared was skipped."""
-    groups, faster = grouped(comparison.rows), _faster(comparison)
-    headline, summary, notes = changes_text.headline(comparison), _summary(comparison), changes_text.notes(comparison)
-    if table := _speed_ups(comparison, faster):
-        first = aligned(table.head, table.texts)
-    else:
-        first = aligned(GROUPS_HEAD, [_group_texts(group) for group in groups])
-    cases = aligned(changes_section.HEAD, changes_section.cases(comparison.rows, "").texts)
+@dataclass(frozen=True, kw_only=True)
+class PartHealth:
+    """One part of the machine: the verdicts on its numbers that were judged, and its alerts, the worst first."""
+
+    name: str
+    verdicts: list[str]
+    alerts: list[Verdict]
+
+    @property
+    def normal(self) -> int:
+        return self.verdicts.count("normal")
+
+    @property
+    def verdict(self) -> str:
+        """That of its worst alert, else of its worst number: an alert of another part may be the cause of that."""
+        if self.alerts:
+            return self.alerts[0].verdict
+        return min(self.verdicts, key=WORDS.index, default=NOT_JUDGED)
+
+    @property
+    def in_words(self) -> str:
+        """'2 of 3 normal', and why there is no alert for the third."""
+        if not self.verdicts:
+            return "nothing known to compare with"
+        elsewhere = self.normal < len(self.verdicts) and not self.alerts
+        return f"{self.normal} of {len(self.verdicts)} normal" + (", by an alert of another part" if elsewhere else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The verdicts on one machine. Without `fail_on` nothing fails."""
+
+    result: Result
+    verdicts: Sequence[Verdict]
+    alerts: Sequence[Verdict]
+    fail_on: str | None
+
+    @property
+    def parts(self) -> list[PartHealth]:
+        """Every part that was measured, in the order of the verdicts."""
+        return [
+            PartHealth(
+                name=name,
+                verdicts=[v.verdict for v in self.verdicts if v.part == name and v.verdict != NOT_JUDGED],
+                alerts=[alert for alert in self.alerts if alert.part == name],
+            )
+            for name in dict.fromkeys(v.part for v in [*self.verdicts, *self.alerts])
+        ]
+
+    @property
+    def failing(self) -> list[Verdict]:
+        """The alerts that `fail_on` names."""
+        return [alert for alert in self.alerts if self.fail_on and fails(alert, self.fail_on)]
+
+
+def fails(alert: Verdict, level: str) -> bool:
+    """True if a level of --fail-on includes this alert."""
+    return alert.verdict in LEVELS[level] or (alert.low and "low" in LEVELS[level])
+
+
+def check_health(results: Sequence[Result], name: str, *, fail_on: str | None, max_age: float | None = None) -> Health:
+    """The verdicts on the health result among these. ValueError if there is none, or it is older than `max_age` hours.
+
+    `name` is how the results were asked for.
+    """
+    if max_age is not None and not max_age > 0:
+        raise ValueError(f"--max-age {max_age:g}: must be above 0, in hours, e.g. 24")
+    result = next((r for r in results if r.experiment == EXPERIMENT), None)
+    if result is None:
+        has = ", ".join(sorted(r.experiment for r in results)) or "nothing"
+        raise ValueError(f"'{name}': has no result of {EXPERIMENT} (it has: {has}); measure it: snakemake {EXPERIMENT}")
+    hours = (datetime.now(UTC) - datetime.fromisoformat(result.finished)).total_seconds() / 3600
+    if max_age is not None and hours > max_age:
+        raise ValueError(
+            f"'{name}': {EXPERIMENT} was measured {hours:.1f} hours ago, more than --max-age {max_age:g};"
+            f" measure it again: snakemake {EXPERIMENT} --forcerun {EXPERIMENT}"
+        )
+    return Health(result=result, verdicts=verdicts(result), alerts=alerts(result), fail_on=fail_on)
+
+
+def health_output(health: Health) -> Output:
+    """A test case for each part, so that names stay the same from night to night.
+
+    A part fails by the alerts that --fail-on names, or by all if it was not given.
+    """
+    level, result = health.fail_on or "odd", health.result
     return Output(
-        lines=[headline, "", summary, "", *first, "", *cases, "", *notes],
+        lines=_lines(health),
         fields={
-            "a": comparison.old,
-            "b": comparison.new,
-            "margin": comparison.margin,
-            "summary": summary,
-            "counts": {verdict: comparison.count(verdict) for verdict in VERDICTS},
-            "changes": [changes_text.change(each) for each in comparison.changes],
-            "notes": notes,
-            "groups": [_group_fields(group) for group in groups],
-            "speed_ups": [_speed_up_fields(each) for each in faster],
-            "rows": [_row_fields(row) for row in comparison.rows],
-        },
-        suite=_title(comparison),
-        cases=[_test_case(row) for row in comparison.rows],
-        measured=comparison.measured,
-    )
-
-
-def compare_page(comparison: Comparison) -> str:
-    """The comparison as an HTML page."""
-    table = _speed_ups(comparison, _faster(comparison))
-    return pages.render(
-        "compare.html.j2",
-        title=_title(comparison),
-        summary=_summary(comparison),
-        headline=changes_text.headline(comparison),
-        notes=changes_text.notes(comparison),
-        forest=None if table else forest(grouped(comparison.rows), comparison.margin),
-        speed_ups=table,
-        cases=changes_section.cases(comparison.rows, "Cases compared", doubts=True),
-    )
-
-
-def _title(comparison: Comparison) -> str:
-    return f"{comparison.new} against {comparison.old}"
-
-
-def _summary(comparison: Comparison) -> str:
-    if platforms.same_hardware(*comparison.sides):
-        return changes_text.sentence(comparison)
-    old, new = platforms.nicknames(*comparison.sides)
-    return f"{new} beside {old}."
-
-
-def _faster(comparison: Comparison) -> list[SpeedUp]:
-    if platforms.same_hardware(*comparison.sides):
-        return []
-    return changes_section.speed_ups(comparison.rows, *map(changes_section.headlines, comparison.sides))
-
-
-def _speed_ups(comparison: Comparison, faster: Sequence[SpeedUp]) -> Table | None:
-    return changes_section.table_of_speed_ups(faster, platforms.nicknames(*comparison.sides)) if faster else None
-
-
-def _group_texts(group: Group) -> list[str]:
-    middle = formatting.change(group.median) if group.median else ""
-    return [group.label, str(len(group.rows)), middle, group.span, changes_text.outcome(group)]
-
-
-def _group_fields(group: Group) -> dict[str, Any]:
-    return {
-        "group": group.label,
-        "counts": {verdict: group.count(verdict) for verdict in VERDICTS},
-        "median_ratio": group.median,
-        "range": [group.ratios[0], group.ratios[-1]] if group.ratios else None,
-    }
-
-
-def _speed_up_fields(each: SpeedUp) -> dict[str, Any]:
-    return {
-        "experiment": each.experiment,
-        "cases": len(each.ratios),
-        "speed_up": each.mean,
-        "range": [each.ratios[0], each.ratios[-1]] if each.ratios else None,
-        "reason": each.reason,
-        "a": each.old,
-        "b": each.new,
-    }
-
-
-def _row_fields(row: Row) -> dict[str, Any]:
-    sides = {
-        name: {"median_seconds": record.median, "samples": record.num_samples, "processes": len(record.samples)}
-        for name, record in (("a", row.old), ("b", row.new))
-    }
-    return {
-        "experiment": row.experiment,
-        "metric": row.metric,
-        "case": row.case,
-        "verdict": row.verdict,
-        "alone": row.alone,
-        "ratio": row.ratio and row.ratio.value,
-        "interval": ends(row.ratio),
-        "reason": changes_text.reason(row),
-        "doubts": row.doubts,
-        **sides,
-    }
-
-
-def ends(ratio: Ratio | None) -> list[float] | None:
-    """The ends of its interval, if it has one."""
-    return [ratio.interval.low, ratio.interval.high] if ratio and ratio.interval else None
-
-
-def _test_case(row: Row) -> JUnitCase:
-    a, b = formatting.seconds(row.old.median), formatting.seconds(row.new.median)
-    said, reason = f"{row.verdict}: {_times_of_a(row)} of A's time, {b} instead of {a}", changes_text.reason(row)
-    return JUnitCase(
-        group=row.experiment,
-        name=changes_section.case(row) or row.metric,
-        failure=said if row.verdict == "slower" else "",
-        skipped=reason or row.verdict if row.verdict == "not compared" else "",
-        details=[said if row.ratio else reason, *row.doubts],
-    )
-
-
-def _times_of_a(row: Row) -> str:
-    """'1.098 (1.096 to 1.100)': programs read it, and the page says +9.8 %."""
-    if not row.ratio:
-        return ""
-    own = row.ratio.interval
-    return f"{row.ratio.value:.3f} ({f'{own.low:.3f} to {own.high:.3f}' if own else 'too few samples'})"
-
-
-def trend_output(trend: Trend, *, nights: int) -> Output:
-    """So many `nights` of each number are lines, or all of them if it is 0; the JSON has them all."""
-    series = worst_first(trend)
-    return Output(
-        lines=[headline(trend), *trend.left_out, *(line for each in series for line in _lines(each, nights))],
-        fields={
-            "platform": trend.platform,
-            "margin": trend.margin,
-            "left_out": trend.left_out,
-            "nights": [
-                {"night": n.name, "platform": n.platform, "finished": n.finished, "changes": changed(n)}
-                for n in trend.nights
+            "platform": result.platform,
+            "measured": result.finished,
+            "emulated": result.emulated,
+            "fail_on": health.fail_on,
+            "failed": bool(health.failing),
+            "parts": [
+                {"part": p.name, "verdict": p.verdict, "judged": len(p.verdicts), "normal": p.normal}
+                for p in health.parts
             ],
-            "numbers": [_fields(each) for each in series],
+            "alerts": [{**_fields(alert), "fails": alert in health.failing} for alert in health.alerts],
+            "verdicts": [_fields(verdict) for verdict in health.verdicts],
         },
+        suite=f"health of {result.platform}",
+        cases=[_case(part, [alert for alert in part.alerts if fails(alert, level)]) for part in health.parts],
+        measured=result.finished,
     )
 
 
-def _lines(series: Series, nights: int) -> list[str]:
-    time = ratio(series)
-    lines = ["", f"{series.verdict}  {series.experiment}: {series.label}" + (f", {time}" if time else "")]
-    for night, own in series.points[-nights:]:  # -0 is all
-        changes = f"  [{'; '.join(changed(night))}]" if night.changes else ""
-        lines.append(f"  {formatting.minute(night.finished)}  {with_interval(own)}{changes}")
-    return lines
+def _lines(health: Health) -> list[str]:
+    machine, finished = from_facts(health.result.environment["machine"]), formatting.minute(health.result.finished)
+    stands = ", emulated on CPU workers" if health.result.emulated else ""
+    lines = [f"{health.result.platform} ({machine.describe()}{stands}), measured {finished} UTC"]
+    width = max((len(part.name) for part in health.parts), default=0)
+    lines += [f"  {part.name:{width}}  {part.verdict:11}  {part.in_words}" for part in health.parts]
+    for alert in health.alerts:
+        lines += [f"{_said(alert)}.", *([f"  {alert.advice}"] if alert.advice else [])]
+    fail = f", {len(health.failing)} of them fail --fail-on {health.fail_on}" if health.fail_on else ""
+    return [*lines, counted(len(health.alerts), "alert") + fail]
 
 
-def _fields(series: Series) -> dict[str, Any]:
-    row = series.row
-    return {
-        "experiment": series.experiment,
-        "number": series.label,
-        "unit": series.unit,
-        "verdict": series.verdict,
-        "reason": changes_text.reason(row) if row else "",
-        "ratio": row.ratio.value if row and row.ratio else None,
-        "interval": ends(row.ratio) if row else None,
-        "usual": series.usual,
-        "values": [{"night": night.name, "value": own.value, "interval": own.interval} for night, own in series.points],
-    }
+def _said(alert: Verdict) -> str:
+    return f"{alert.verdict}: {alert.what}, {alert.value} ({alert.normal})"
+
+
+def _fields(verdict: Verdict) -> dict[str, Any]:
+    return {name: getattr(verdict, name) for name in ("part", "what", "value", "normal", "verdict", "advice")}
+
+
+def _case(part: PartHealth, failing: Sequence[Verdict]) -> JUnitCase:
+    more = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
+    return JUnitCase(
+        group=EXPERIMENT,
+        name=part.name,
+        failure=f"{_said(failing[0])}{more}" if failing else "",
+        skipped="" if part.verdicts or part.alerts else part.in_words,
+        details=[line for alert in part.alerts for line in (_said(alert), alert.advice) if line] or [part.in_words],
+    )
