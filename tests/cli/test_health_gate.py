@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from scalecard.analysis.health.verdict import ADVICE, Kind, Part
 from scalecard.cli import output
-from scalecard.cli.health_gate import Health
+from scalecard.cli.output import Health
 from scalecard.records.record import Result
 from support.builders import repeated
 from support.stand_in_verdicts import ALERTS, HEALTHY, install
