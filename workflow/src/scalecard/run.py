@@ -175,20 +175,16 @@ def _unfinished(result: Result, files: list[str], job: nodes.Nodes, output: Path
     folder = output.parent / UNFINISHED / result.experiment
     if not code or job.count > 1 or result.experiment in ANEW:
         return None
-    if not prepare_folder(folder, _conditions(result, files, code)):
-        return None
-    remember_disturbances(folder, began, result.warnings)
-    return folder
-
-
-def _conditions(result: Result, files: list[str], code: str) -> dict[str, Any]:
-    """What must be as it was for groups of an earlier run to be kept: nothing that varies by itself is in it."""
-    return {
+    must_be_as_it_was = {  # nothing that varies by itself
         "code": code,
         "spec": result.spec,
         "environment": {key: result.environment[key] for key in (*HARDWARE, *SOFTWARE)},
         "workloads": {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files},
     }
+    if not prepare_folder(folder, must_be_as_it_was):
+        return None
+    remember_disturbances(folder, began, result.warnings)
+    return folder
 
 
 def _facts(name: str, num_nodes: int, machine: Machine, job: nodes.Nodes) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
             if size in _sizes(spec, ends)
         ]
         headline = sum(case["bytes"] in sizes[:COARSE] for case, _ in wanted)
-        for case, ends in in_equal_parts(wanted, label=_label, headline=headline):
+        for case, ends in in_equal_parts(wanted, label=lambda one: _label(*one), headline=headline):
             yield from guarded(_matrix_point(spec, case, ends, devices[0]), case)
 
 
@@ -152,8 +152,7 @@ def _case(ends: Ends, size: int) -> Case:
     return {"part": "matrix", "source": source, "target": target, "bytes": size}
 
 
-def _label(wanted: tuple[Case, Ends]) -> str:
-    case, ends = wanted
+def _label(case: Case, ends: Ends) -> str:
     return f"{' to '.join(str(end or 'host') for end in ends)}, {case['bytes']} bytes"
 
 

@@ -174,7 +174,6 @@ class Steps:
             lambda: [*module.parameters(), *module.buffers()],
             partial(self.compressed, at, ranks, option.hook) if option.hook else plain,
             times=times,
-            steps=times,
             devices=[ctx],
             counts={
                 "FLOPs": option.count * at.batch_size * self.flops,

@@ -54,13 +54,21 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
         usable = [1] if machine.emulated else counts
         settings, runs = _settings(spec, usable), [None] if spec.run_epochs else []
         pairs = min(len(spec.batch_sizes), len(spec.lrs))
-        for at in in_equal_parts([*settings, *runs], label=_label, headline=pairs):
+
+        def label(at: tuple[int, float] | None) -> str:
+            return f"batch {at[0]}, lr {at[1]}" if at else "the textbook's two runs, one change at a time"
+
+        for at in in_equal_parts([*settings, *runs], label=label, headline=pairs):
             if at is None:
                 case: Case = {"workload": PRINTED, "devices": 1}
                 yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="accuracy", unit="fraction")
             else:
                 case = {"workload": spec.model, "batch_size": at[0], "lr": at[1]}
-                yield from guarded(_epochs(spec, devices, dataset, at, settings[at]), case, metric="epoch_time")
+                workload = built_in(spec.model, seed=spec.seed, lr=at[1], batch_size=at[0])
+                build = partial(concise_epoch, devices[0], dataset, True)
+                variants = [_variant(spec, build, Epoch(workload, count), dataset.name) for count in settings[at]]
+                epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
+                yield from guarded(epochs, case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
         note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
@@ -77,19 +85,6 @@ def _settings(spec: Spec, counts: Sequence[int]) -> dict[tuple[int, float], Sequ
     grown = {(spec.batch_sizes[0] * count, rate_for(spec.lrs[0], count)): [count] for count in counts}
     whole = dict.fromkeys([*pairs, *others], counts)
     return {at: whole.get(at) or grown[at] for at in dict.fromkeys([*pairs, *grown, *others])}
-
-
-def _epochs(
-    spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, at: tuple[int, float], counts: Sequence[int]
-) -> Iterator[Record]:
-    workload = built_in(spec.model, seed=spec.seed, lr=at[1], batch_size=at[0])
-    build = partial(concise_epoch, devices[0], dataset, True)
-    variants = [_variant(spec, build, Epoch(workload, count), dataset.name) for count in counts]
-    yield from epoch_records(variants, num_epochs=spec.epochs, devices=devices)
-
-
-def _label(at: tuple[int, float] | None) -> str:
-    return f"batch {at[0]}, lr {at[1]}" if at else "the textbook's two runs, one change at a time"
 
 
 def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset) -> Iterator[Record]:
@@ -112,14 +107,13 @@ def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Data
         variant(spec.model, "all", small),
     ]
     timings = time_epochs(firsts, num_epochs=spec.run_epochs, devices=devices)
-    first = timings[0].prepared
-    if first and not timings[0].failure:
+    if first := timings[0].able:
         begun = [tensor.detach().clone() for tensor in first.subject.state()]
         seconds = [printed("second run", at, begun) for at in dict.fromkeys((small, large))]
         timings += time_epochs(seconds, num_epochs=spec.run_epochs, devices=devices)
     for timing in timings:
-        record, made = timing.accuracy_record(), timing.prepared
-        yield replace(record, checks=made.checks, work=made.work) if made and record.status == "ok" else record
+        record, made = timing.accuracy_record(), timing.able
+        yield replace(record, checks=made.checks, work=made.work) if made else record
 
 
 def _variant(spec: Spec, build: Callable[[Epoch], Subject], at: Epoch, data: str) -> Variant:

@@ -160,7 +160,6 @@ class Divided:
             lambda: [tensor for replica in replicas for tensor in replica],
             partial(self.expected, at),
             times=self._steps(at),
-            steps=self._steps(at),
             devices=devices,
             counts={
                 "FLOPs": flops(flop) * sum(map(math.prod, zip(at.shares, times, strict=True))),

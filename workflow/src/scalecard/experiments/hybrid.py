@@ -142,7 +142,6 @@ def _subject(
         partial(state_of, model),
         references.at(trained_on, (mine.batch_size,) * ranks),
         times=times,
-        steps=times,
         devices=devices,
         counts={} if mine.exact else {**counts, **references.counts(mine, (mine.batch_size,))},
         module=stages[0],

@@ -12,6 +12,7 @@ workers were timed as loading (they live as long as the rounds, but where a new 
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -78,12 +79,8 @@ def _of_workload(spec: Spec, machine: Machine, workload: Workload, case: Case) -
         own = examined(own, device.torch, spec.check_steps, 1)
         copier = copy_engine([device])
         feeding = Feeding(device, References(device.torch, spec.check_steps), copier)
-        try:
+        with closing(copier) if copier else nullcontext(), closing(feeding):
             yield from _Workload(spec, feeding, own, case).records()
-        finally:
-            feeding.close()
-            if copier:
-                copier.close()
 
 
 def _per_batch(timing: Timing) -> Record:

@@ -108,11 +108,12 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     spec = replace(spec, trace=spec.trace and shared_decisions.first("traces"))
     workloads, others, absent = _examined(spec, machine)
     yield from absent
-    for named in ({"workload": workload.name} for workload in workloads):
+    for workload in workloads:
+        case: Case = {"workload": workload.name}
         if machine.kind == "cpu":
-            yield Record.skipped({**named}, NO_PEAK, metric="peak_memory", unit="B")
-            yield Record.skipped({**named}, NO_LIMIT, metric="largest_batch", unit="samples")
-        yield from too_few_devices({**named, "devices": 2}, machine, metric="step_time")
+            yield Record.skipped(case, NO_PEAK, metric="peak_memory", unit="B")
+            yield Record.skipped(case, NO_LIMIT, metric="largest_batch", unit="samples")
+        yield from too_few_devices({**case, "devices": 2}, machine, metric="step_time")
     ends = 1 if machine.num_devices * spec.nodes == 1 else 2  # one device, and all ranks
     turns = [*_turns(spec, machine, workloads), *_other_turns(machine, others)]
     for turn in in_equal_parts(turns, label=str, headline=ends * len(workloads)):

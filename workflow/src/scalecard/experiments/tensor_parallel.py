@@ -128,7 +128,6 @@ class Steps:
             made.state,
             partial(self.expected, at.model, at.batch_size, at.exact),
             times=times,
-            steps=times,
             devices=used,
             counts=_counts(at, sum(parameter.numel() for parameter in module.parameters())),
             compared=made.whole,

@@ -60,10 +60,8 @@ class Spec(OfWorkloads, OfImages):
     @property
     def of_epochs(self) -> list[Workload]:
         """The model whose epochs are timed as well, unless its steps are timed anyway."""
-        named = self.epochs_of
-        if not named or named in self.workloads:
-            return []
-        return [Workload(named, "", "{}", self.epoch_batch_size, self.seed)]
+        named = [self.epochs_of] if self.epochs_of and self.epochs_of not in self.workloads else []
+        return [built_in(name, seed=self.seed, batch_size=self.epoch_batch_size) for name in named]
 
 
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:

@@ -90,10 +90,19 @@ class PlainLoop(Protocol):
 def expected(name: str, plain: PlainLoop, *, exact: bool) -> Trained | Change:
     """What a strategy must do: in float64 what the plain loop does; as timed its change, within its rounding error.
 
+    A step as timed may be as far as the largest of several runs' tolerances. Rounding moves a unit's input to either
+    side of zero, which opens or shuts it: a few of many, and none in some runs. So once a step is seen to be farther,
+    the plain one is taken from parameters that differ by little more than their rounding.
     ProofFailed if equality would prove nothing: if the loop's parameters hardly changed, or its loss did not fall.
     """
+
+    @functools.cache
+    def widest() -> float:
+        exactly = plain(True)
+        return max(change(name, plain(False, run * NUDGE), exactly).tolerance for run in range(1, RUNS))
+
     if not exact:
-        return _expected_change(name, plain)
+        return replace(change(name, plain(False), plain(True)), widest=widest)
     trained = plain(False, scored=True)
     moved, (first, last) = largest_difference(trained.after, trained.before), trained.losses
     if not MOVED * TOLERANCE < moved < float("inf"):
@@ -132,22 +141,6 @@ def same_parameters(name: str, ours: Iterable[Tensor], trained: Trained) -> Chec
     """The largest absolute difference of parameters and buffers to the plain loop's after the same float64 steps."""
     wanted = [*trained.after, *trained.buffers]
     return Check(name=name, dtype="float64", difference=largest_difference(list(ours), wanted), tolerance=TOLERANCE)
-
-
-def _expected_change(name: str, plain: PlainLoop) -> Change:
-    """The step as timed; the widest tolerance is the largest of several runs'.
-
-    Rounding moves a unit's input to either side of zero, which opens or shuts it: a few of many, and none in some runs.
-    So once a step is seen to be farther, the plain one is taken from parameters that differ by little more than their
-    rounding.
-    """
-
-    @functools.cache
-    def widest() -> float:
-        exactly = plain(True)
-        return max(change(name, plain(False, run * NUDGE), exactly).tolerance for run in range(1, RUNS))
-
-    return replace(change(name, plain(False), plain(True)), widest=widest)
 
 
 def change(name: str, trained: Trained, exact: Trained) -> Change:
@@ -311,7 +304,7 @@ def training(
     expected: Callable[[], Trained | Change],
     *,
     times: int,
-    steps: int,
+    steps: int | None = None,
     devices: Iterable[Synchronised],
     counts: Mapping[str, float],
     settling: int = 0,
@@ -320,9 +313,9 @@ def training(
 ) -> Subject:
     """Work that trains: `times` calls of it must leave what is expected in `compared`, which is its state by default.
 
-    These calls take `steps` steps; with times = 0, nothing is compared: the builder's work was, at other settings.
-    After so many further calls as `settling` it does what it goes on to do. `where` are the check's words for what was
-    built, and `more` goes to the Subject.
+    These calls take `steps` steps, by default one each; with times = 0, nothing is compared: the builder's work was, at
+    other settings. After so many further calls as `settling` it does what it goes on to do. `where` are the check's
+    words for what was built, and `more` goes to the Subject.
     """
     waited_for, tensors = list(devices), compared or state
 
@@ -333,7 +326,7 @@ def training(
                 device.synchronize()
 
     def prove() -> Iterator[Check]:
-        wanted, after = expected(), progress.counted(steps, "step")
+        wanted, after = expected(), progress.counted(times if steps is None else steps, "step")
         before = [tensor.detach().to("cpu", copy=True) for tensor in tensors()] if isinstance(wanted, Change) else []
         call(times)
         if isinstance(wanted, Change):
