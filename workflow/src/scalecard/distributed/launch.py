@@ -36,7 +36,7 @@ from scalecard import progress
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
-from scalecard.hardware import host, isolation, vendors
+from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.fresh_process import RANK_SERVER
 from scalecard.hardware.machine import Machine
@@ -136,7 +136,7 @@ def transport_paths(machine: Machine, layout: Layout) -> dict[str, int]:
     Empty on a node that does not take part. RanksFailed and RankLost as in `launch`.
     """
     library, log = vendors.here().collectives, tempfile.TemporaryDirectory(prefix="scalecard-ranks-")
-    with log as folder, host.variables(library.logging_to(Path(folder))):
+    with log as folder, isolation.variables(library.logging_to(Path(folder))):
         found: list[dict[str, int]] = launch(_connect, folder, layout=layout, machine=machine)
     return found[0] if found else {}
 

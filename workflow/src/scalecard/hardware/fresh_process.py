@@ -24,7 +24,6 @@ from multiprocessing import forkserver, util
 from typing import Any, TypeVar
 
 from scalecard.hardware import isolation
-from scalecard.hardware.host import variables
 from scalecard.records.record import Reason
 
 RANK_SERVER = "scalecard.distributed.rank_server"  # imported by the server and, there, by the ranks alone
@@ -48,7 +47,7 @@ def early_start(modules: Sequence[str], *, preload: Sequence[str] = ()) -> Itera
     Its fork server, and that of each one that follows, has imported those of `preload`; without any there is no server.
     """
     with ExitStack() as entered:
-        entered.enter_context(variables({PRELOAD: " ".join(preload)}))
+        entered.enter_context(isolation.variables({PRELOAD: " ".join(preload)}))
         if isolation.machine_is_free():
             pool = entered.enter_context(_pool("spawn"))
             entered.callback(_early.clear)

@@ -17,15 +17,18 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
-from scalecard.hardware import vendors
 from scalecard.hardware.facts import Missing
 from scalecard.records.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from scalecard.hardware.vendors import Gpu
 
 CPUS = Path("/sys/devices/system/cpu")
 NUMA_NODES = Path("/sys/devices/system/node")
@@ -94,7 +97,7 @@ def usable_cores() -> int:
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-def numa_node(gpu: vendors.Gpu) -> int:
+def numa_node(gpu: "Gpu") -> int:
     """The NUMA node of a GPU, inside a session; an error of Missing's if it is not known."""
     found = int(_read(PCI / gpu.pci_address() / "numa_node"))
     if found < 0:
@@ -102,7 +105,7 @@ def numa_node(gpu: vendors.Gpu) -> int:
     return found
 
 
-def cores_near(gpu: vendors.Gpu) -> list[int]:
+def cores_near(gpu: "Gpu") -> list[int]:
     """The cores next to a GPU that this process may use, inside a session; errors as in `numa_node`, or if too few."""
     near, allowed = _listed(_read(PCI / gpu.pci_address() / "local_cpulist")), os.sched_getaffinity(0)
     if len(near & allowed) < min(FEWEST_CORES, len(allowed)):
@@ -112,6 +115,8 @@ def cores_near(gpu: vendors.Gpu) -> list[int]:
 
 def cores_of(indices: Sequence[int]) -> list[int]:
     """The cores next to any of these GPUs; none where that of one is not known."""
+    from scalecard.hardware import vendors  # with pydantic, for which the launcher of every job would wait
+
     with vendors.session() as gpus:
         known = [Missing().ask("cores", cores_near, gpus[index]) for index in indices if index < len(gpus)]
     return sorted({core for near in known for core in near}) if all(known) else []
@@ -174,19 +179,6 @@ def mean_frequency_mhz() -> float:
     cores = sorted(os.sched_getaffinity(0))[:8]  # a few are enough, and each costs a read
     khz = [int(_read(CPUS / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores]
     return sum(khz) / len(khz) / 1000
-
-
-@contextlib.contextmanager
-def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """These variables of the environment meanwhile; afterwards they are as before."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
 
 
 def cpu_seconds() -> tuple[float, float, float]:

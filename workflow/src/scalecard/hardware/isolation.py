@@ -19,14 +19,13 @@ import signal
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 from scalecard import progress
-from scalecard.hardware.host import variables
 
 LOCK = Path("/tmp/scalecard.lock")  # one per machine, so not in the user's own temporary folder
 SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # follow no link, wait for no reader of a FIFO
@@ -43,6 +42,19 @@ _own = list[Path]()  # this process's temporary folder, if it has one
 
 class UnusableLock(OSError):
     """The lock cannot be had; the message names the file and what to do."""
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """These variables of the environment meanwhile; afterwards they are as before."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
 
 
 def make_lock_file() -> None:

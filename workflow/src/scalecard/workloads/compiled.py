@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from scalecard.distributed.context import RankContext
-from scalecard.hardware import devices, host
+from scalecard.hardware import devices, host, isolation
 from scalecard.progress import Activity, spent_on
 from scalecard.workloads.recipe import Checkpointing, change_forward, checkpointed
 
@@ -56,7 +56,7 @@ def empty_cache_of_code(ctx: RankContext) -> Iterator[None]:
         folder = Path(ctx.all_gather(made)[ctx.rank - ctx.rank % each])
         _turns = _Turns(folder, max(1, min(MOST_WORKERS, host.usable_cores() // each)))
         try:
-            with host.variables({name: str(folder / name.lower()) for name in CACHES}):
+            with isolation.variables({name: str(folder / name.lower()) for name in CACHES}):
                 yield
                 ctx.barrier()  # nobody needs the folder any more
         finally:
