@@ -10,6 +10,14 @@ import pytest
 from scalecard.jobs import every_node
 
 
+def test_what_every_job_starts_with_loads_no_large_library() -> None:
+    """Each job waits for it, on every node."""
+    started = "import sys, scalecard.jobs.every_node, scalecard.jobs.containers.launch as _; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", started], text=True).split()
+    assert "scalecard.hardware.isolation" in loaded
+    assert {"torch", "pydantic", "pandas", "numpy"}.isdisjoint(loaded)
+
+
 def test_a_node_that_refuses_ends_the_job_and_one_that_is_lost_does_not() -> None:
     first = subprocess.Popen(["sleep", "60"])
     others = [["sh", "-c", "exit 0"], ["sh", "-c", "exit 2"]]

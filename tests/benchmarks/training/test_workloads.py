@@ -19,6 +19,7 @@ from scalecard.benchmarks.training.validate import (
     recipe_problem,
 )
 from scalecard.measuring import shared_decisions
+from scalecard.workloads import builtin
 from scalecard.workloads import workload as loads
 from scalecard.workloads.modules import BUILT_IN
 from scalecard.workloads.nested import leaves
@@ -226,6 +227,10 @@ def test_a_file_is_looked_at_once_for_all_experiments(tmp_path: Path) -> None:
     blocks = {name: block(name, workloads={"mine": {"file": workload.file, "batch_size": 4}}) for name in TRAINING}
     assert experiments.problems({"full": blocks}) == []
     assert workload.module.made == ["meta", "cpu"]
+
+
+def test_a_configuration_may_name_each_built_in_workload() -> None:
+    assert set(builtin.NAMES) == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
