@@ -32,9 +32,9 @@ def plot(results: Sequence[Result]) -> Figure:
     lanes = [cut for cut in _steps_of_cuts(here) if _stages(here, cut)]
     bars = {
         model: [
-            points.timed(result, record, series="", x=_label(record))
+            points.timed(result, r, series="", x=cut_name(r) if "cut" in r.case else r.text("strategy"))
             for result in results
-            for record in result.select("step_time", workload=model, stage=None)
+            for r in result.select("step_time", workload=model, stage=None)
         ]
         for model in (here.spec["model"], "toy")
     }
@@ -44,12 +44,6 @@ def plot(results: Sequence[Result]) -> Figure:
     for cut in formatting.largest(lanes, "devices")[:1]:
         _draw_lanes(cut, _stages(here, cut), panels[1])
     return figure
-
-
-def _label(record: Record) -> str:
-    """The strategy and, of a cut model, on how many devices and where it is cut."""
-    case = record.case
-    return f"{case['cut']}, {case['devices']} devices" if "cut" in case else record.text("strategy")
 
 
 def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
@@ -70,7 +64,7 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
     for place, record in enumerate(alone):
         charts.beside(axes, cut.median, place, f"idle {_idle(record, cut)}")
     axes.set_yticks(range(len(alone)), [f"device {place}" for place in range(len(alone))])
-    axes.set(ylim=(len(alone) - 0.5, -0.5), xlabel=f"time, cut {_label(cut)}", title="who computes when")
+    axes.set(ylim=(len(alone) - 0.5, -0.5), xlabel=f"time, cut {cut_name(cut)}", title="who computes when")
     charts.number_axis(axes.xaxis, "s")
     axes.margins(x=0.2)
 
