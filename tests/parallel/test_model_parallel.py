@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from scalecard.hardware.devices import CpuDevice
-from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
-from scalecard.workloads.recipe import OptimizerSettings
+from scalecard.parallel.model_parallel import Given, StageAlone
 from torch import nn
 
 
@@ -50,14 +49,3 @@ def test_the_forwards_keep_what_their_backwards_would_need(device: CpuDevice) ->
     alone.forward(2)
     device.synchronize()
     assert needed == [True, True]
-
-
-def test_an_update_alone_has_gradients_even_if_they_were_cleared(device: CpuDevice) -> None:
-    stage = nn.Linear(2, 2)
-    before = stage.weight.detach().clone()
-    alone = UpdateAlone(stage, device, optimizer=OptimizerSettings(0.5))
-    for _ in range(2):
-        stage.weight.grad = None
-        alone.run()
-        device.synchronize()
-    torch.testing.assert_close(stage.weight.detach(), before - 1)

@@ -20,6 +20,7 @@ from scalecard.parallel.model_parallel import StageAlone
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
 from scalecard.workloads import workload as loads
+from scalecard.workloads.recipe import OptimizerSettings
 from scalecard.workloads.workload import Workload
 from support.builders import timed
 
@@ -191,6 +192,17 @@ def test_what_comes_back_to_a_stage_does_not_vanish_in_a_normalisation() -> None
     device.close()
     weight, *_, scale, shift = (float(gradient.norm()) for gradient in alone.gradients())
     assert weight > 0.1 * max(scale, shift)
+
+
+def test_an_update_alone_has_gradients_even_if_they_were_cleared(devices: list[Device]) -> None:
+    stage = torch.nn.Linear(2, 2)
+    before = stage.weight.detach().clone()
+    alone = stage_timing.update(stage, devices[0], OptimizerSettings(0.5))
+    for _ in range(2):
+        stage.weight.grad = None
+        alone.work()
+        devices[0].synchronize()
+    torch.testing.assert_close(stage.weight.detach(), before - 1)
 
 
 OF: Case = {"workload": "mine", "devices": 2}

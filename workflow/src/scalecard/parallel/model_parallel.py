@@ -28,7 +28,6 @@ from scalecard.hardware.devices import Device, Task, received
 from scalecard.parallel.step import clip, squared_norm
 from scalecard.workloads.nested import Tree, chunks, mapped, rows
 from scalecard.workloads.recipe import OptimizerSettings
-from scalecard.workloads.reference import trainable
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -162,23 +161,6 @@ class StageAlone:
     def gradients(self) -> list[Tensor]:
         """Of the last batch, one tensor per parameter."""
         return [p.grad for p in self.stage.parameters() if p.grad is not None]
-
-
-class UpdateAlone:
-    """The update of one stage's parameters, with gradients that are all one."""
-
-    def __init__(self, stage: nn.Module, device: Device, *, optimizer: OptimizerSettings) -> None:
-        self.device, self.parameters = device, trainable(stage.to(device.torch))
-        self.gradients = [torch.ones_like(parameter) for parameter in self.parameters]
-        self.optimizer = optimizer.build(self.parameters)
-
-    def run(self) -> None:
-        self.device.submit(self._once)
-
-    def _once(self) -> None:
-        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
-            parameter.grad = gradient
-        self.optimizer.step()
 
 
 class HybridParallel(ModelParallel):

@@ -17,10 +17,11 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from scalecard.distributed.context import RankContext
-from scalecard.parallel.model_parallel import Loss, average
+from scalecard.parallel.model_parallel import average
 from scalecard.parallel.step import update
 from scalecard.workloads.nested import Tree
-from scalecard.workloads.recipe import OptimizerSettings, in_layout
+from scalecard.workloads.recipe import in_layout
+from scalecard.workloads.workload import Workload
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved 1f1b": ScheduleInterleaved1F1B}
 
@@ -83,23 +84,23 @@ class LibraryPipeline:
         stages: Mapping[int, nn.Module],
         num_stages: int,
         batch: tuple[Tree, Tree],
+        workload: Workload,
         *,
         schedule: str,
         num_micro: int,
         device: torch.device,
-        loss: Loss,
-        optimizer: OptimizerSettings,
         group: dist.ProcessGroup,
         replicas: dist.ProcessGroup | None = None,
     ) -> None:
         self.modules, self.replicas = [stage.to(device) for stage in stages.values()], replicas
-        self.group, self.max_norm = group, optimizer.clip
+        settings = workload.optimizer_settings
+        self.group, self.max_norm = group, settings.clip
         made = [PipelineStage(stage, number, num_stages, device, group=group) for number, stage in stages.items()]
-        self.schedule = SCHEDULES[schedule](made if len(made) > 1 else made[0], num_micro, loss_fn=loss)
+        self.schedule = SCHEDULES[schedule](made if len(made) > 1 else made[0], num_micro, loss_fn=workload.loss)
         inputs, targets = batch
         self.first = (inputs,) if 0 in stages else ()
         self.last = {"target": targets} if num_stages - 1 in stages else {}
-        self.optimizer = optimizer.build([p for stage in self.modules for p in stage.parameters()])
+        self.optimizer = settings.build([p for stage in self.modules for p in stage.parameters()])
 
     def step(self) -> None:
         """One step on the whole batch. The library averages mean losses, so micro-batches must be equal."""

@@ -186,11 +186,10 @@ def pipeline(
         {number: stages[number] for number in range(ctx.rank % depth, num_stages, depth)},
         num_stages,
         workload.shared(ctx.device, ctx.rank // depth, replicas)[0],
+        workload,
         schedule=schedule,
         num_micro=at.num_micro,
         device=ctx.device,
-        loss=workload.loss,
-        optimizer=workload.optimizer_settings,
         group=pipeline_group(ctx, depth),
         replicas=mesh(ctx, replicas).get_group("replica") if replicas > 1 else None,
     )

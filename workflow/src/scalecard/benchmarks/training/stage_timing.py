@@ -28,7 +28,7 @@ from scalecard.measuring.counting import operations
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import same_gradients
 from scalecard.measuring.stopping_rule import Rule
-from scalecard.parallel.model_parallel import Given, StageAlone, UpdateAlone
+from scalecard.parallel.model_parallel import Given, StageAlone
 from scalecard.parallel.pipeline import SCHEDULES, Played, Schedule, gpipe, one_f_one_b, played
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record, Telemetry
@@ -117,20 +117,28 @@ def forwards(stage: int, device: Device, at: Setting, *, num_micro: int) -> Subj
 
 
 def update(module: nn.Module, device: Device, optimizer: OptimizerSettings) -> Subject:
-    """The update of the parameters of a stage, or of the whole model."""
-    alone = UpdateAlone(module, device, optimizer=optimizer)
+    """The update of the parameters of a stage, or of the whole model, with gradients that are all one."""
+    parameters = trainable(module.to(device.torch))
+    ones, made = [torch.ones_like(parameter) for parameter in parameters], optimizer.build(parameters)
+
+    def once() -> None:
+        for parameter, gradient in zip(parameters, ones, strict=True):
+            parameter.grad = gradient
+        made.step()
+
+    def work() -> None:
+        device.submit(once)
 
     def prove() -> Iterator[Check]:
-        plain = [p.detach().clone() for p in alone.parameters]
+        plain = [p.detach().clone() for p in parameters]
         exact = [p.double() for p in plain]
         for values in (plain, exact):  # which clips nothing: that takes the gradients of all stages
             reference.optimizer_step(replace(optimizer, clip=0.0), values)([torch.ones_like(value) for value in values])
-        alone.run()
+        work()
         device.synchronize()
-        yield same_gradients("parameters after an update", alone.parameters, plain, exact)
+        yield same_gradients("parameters after an update", parameters, plain, exact)
 
-    counts = optimizer.updates(alone.parameters)
-    return Subject(work=alone.run, prove=prove, expected=counts, state=lambda: alone.parameters)
+    return Subject(work=work, prove=prove, expected=optimizer.updates(parameters), state=lambda: parameters)
 
 
 def _alone(stage: int, device: Device, at: Setting) -> StageAlone:
