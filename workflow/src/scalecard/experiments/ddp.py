@@ -258,15 +258,26 @@ def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset)
 def _epoch(ctx: RankContext, dataset: datasets.Dataset, at: Epoch) -> Subject:
     """An epoch over the images; batches are those of all ranks together."""
     workload, images, ranks = at.workload, dataset.limited(at.num_images, None), ctx.world_size
-    module, how = workload.network(ctx.device), (workload.batch_size, workload.lr, workload.seed, ctx.rank, ranks)
-    trainer = Trainer(wrap(module, ctx), images, *how, frozen=workload.exact)
+    module = workload.network(ctx.device)
+    trainer = Trainer(
+        wrap(module, ctx),
+        images,
+        workload.batch_size,
+        workload.lr,
+        workload.seed,
+        rank=ctx.rank,
+        world_size=ranks,
+        frozen=workload.exact,
+    )
     steps = len(reference.batches(len(images.train), workload.batch_size, ranks))
     return epoch(
         at,
         trainer,
         module,
         f"{workload.name}, an epoch on {progress.counted(ranks, 'rank')}",
+        images=images,
         devices=[ctx],
+        ranks=ranks,
         shares=ranks,
         counts={"all-reduced bytes": steps * sum(p.nbytes for p in module.parameters())},
         agreeing=module.parameters,

@@ -168,6 +168,7 @@ def _epoch(ctx: RankContext, dataset: datasets.Dataset, combination: Combination
         trainer,
         module,
         f"{workload.name}, an epoch with {combination}",
+        images=images,
         devices=[ctx],
         unseen=["updates", *([] if combination.seen else ["FLOPs", "samples"])],
         counts=combination.updates(OptimizerSettings(workload.lr), steps),

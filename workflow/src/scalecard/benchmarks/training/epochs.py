@@ -67,7 +67,9 @@ def epoch(
     network: nn.Module,
     where: str,
     *,
+    images: datasets.Dataset,
     devices: Iterable[Any],
+    ranks: int = 1,
     shares: int = 1,
     counts: Mapping[str, float] = {},
     unseen: Sequence[str] = (),
@@ -76,13 +78,15 @@ def epoch(
 ) -> Subject:
     """A trainer's epoch, which changes the network; over few images, it is compared with the plain loop's.
 
-    That one forwards every batch in so many `shares`. Beside what every epoch does, `counts` are expected; what is
+    What is expected follows from these images, of which each of the `ranks` trains its part, not from the trainer. The
+    plain loop forwards every batch in so many `shares`. Beside what every epoch does, `counts` are expected; what is
     `unseen` is not. `work` calls the trainer's own method, elsewhere; `more` goes to the Subject.
     """
-    workload, images, ranks = at.workload, trainer.dataset, trainer.world_size
+    workload = at.workload
     batches = reference.batches(len(images.train), workload.batch_size, ranks)
     seen, (forward, whole) = sum(map(len, batches)) // ranks, map(flops, workload.without_data())
     every = {"FLOPs": seen * whole, "updates": len(batches), "samples": seen, "test FLOPs": len(images.test) * forward}
+    done = {name: count for name, count in every.items() if name not in unseen}
 
     def wanted() -> Trained | Change:
         split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=workload.batch_size)
@@ -90,17 +94,12 @@ def epoch(
         plain = partial(workload.trained, steps, images.train.labels.device)
         return expected(workload.name, plain, exact=workload.exact)
 
-    return training(
-        where,
-        work or trainer.epoch,
-        lambda: [*network.parameters(), *network.buffers()],
-        wanted,
-        times=1 if at.num_images else 0,
-        steps=len(batches),
-        devices=devices,
-        counts={**{name: count for name, count in every.items() if name not in unseen}, **counts},
-        **{"module": network, "order": trainer.order, "test": trainer.accuracy, **more},
-    )
+    def state() -> list[Tensor]:
+        return [*network.parameters(), *network.buffers()]
+
+    known = {"module": network, "order": trainer.order, "test": trainer.accuracy, **more}
+    known |= {"times": 1 if at.num_images else 0, "steps": len(batches), "counts": {**done, **counts}}
+    return training(where, work or trainer.epoch, state, wanted, devices=devices, **known)
 
 
 def concise_epoch(
@@ -123,6 +122,7 @@ def concise_epoch(
         trainer,
         module,
         f"an epoch on {progress.counted(at.devices, 'device')}",
+        images=images,
         devices=[first],
         shares=1 if workload.exact else at.devices,
         unseen=["FLOPs", "test FLOPs"] if at.devices > 1 else [] if scored else ["test FLOPs"],  # by threads
