@@ -17,6 +17,7 @@ SHORT = {
     "measuring/tracing.py": "a file of the profiler, which no timing takes",
     "report/night_folders.py": "the workflow asks it at every start, and imports no more",
     "report/textbook.py": "what the page has of docs/",
+    "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet50.py": "one workload a file",
     "workloads/builtin/toy.py": "one workload a file",
     "workloads/stage_cuts.py": "a setting and cut_model.py both take it",

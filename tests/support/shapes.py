@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from scalecard.progress import Activity
 from scalecard.records.record import Result
 from scalecard.records.strategies import MODEL_PARALLEL, OTHER_RECIPE, SINGLE
 from scalecard.report import sections
+from scalecard.time_spent import Activity
 
 OTHER_TIME = OTHER_RECIPE["step_time"]
 Results = Mapping[str, Result]  # by experiment

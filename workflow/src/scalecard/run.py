@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scalecard import experiments, progress
+from scalecard import experiments, progress, time_spent
 from scalecard.distributed import Layout, nodes
 from scalecard.distributed.nodes import RanksFailed
 from scalecard.hardware import isolation, vendors
@@ -32,7 +32,6 @@ from scalecard.hardware.fresh_process import (
 from scalecard.hardware.host import Stopwatch
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions, stopping_rule, telemetry, tracing
-from scalecard.progress import Activity
 from scalecard.records.files import TWICE, failed_again, is_due, refuse_unsavable, save_or_keep
 from scalecard.records.journal import (
     UNFINISHED,
@@ -47,6 +46,7 @@ from scalecard.records.journal import (
     remove_folder,
 )
 from scalecard.records.record import Record, Result
+from scalecard.time_spent import Activity, spent_on
 
 ANEW = ("health",)  # a look at this moment: no run takes over any of it from an earlier one
 HARDWARE = ("fingerprint", "host", "machine")
@@ -322,7 +322,7 @@ def measure(name: str, block: str, machine: Machine, journal: Journal, kept: Kep
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            with progress.spent_on(Activity.LAUNCH):
+            with spent_on(Activity.LAUNCH):
                 start_fork_server()  # before there are threads
             with progress.signs_of_life(), vendors.session():
                 outcome = Outcome(journal.keep(experiment.run(spec, machine)), [])
@@ -335,7 +335,7 @@ def measure(name: str, block: str, machine: Machine, journal: Journal, kept: Kep
     ours = _our_own(caught)
     for text in ours:
         progress.say(f"warning: {text}")
-    return replace(outcome, warnings=ours, spent=progress.take())
+    return replace(outcome, warnings=ours, spent=time_spent.take())
 
 
 def _our_own(caught: list[warnings.WarningMessage]) -> list[str]:

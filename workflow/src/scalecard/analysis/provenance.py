@@ -12,8 +12,9 @@ import scipy
 
 from scalecard.analysis import by_key, formatting
 from scalecard.hardware.machine import from_facts
-from scalecard.progress import Activity, counted
+from scalecard.progress import counted
 from scalecard.records.record import Reason, Record, Result, Slowdown
+from scalecard.time_spent import Activity
 
 DIGITS = 12  # of the container's digest; the result has all of them
 METHOD = (

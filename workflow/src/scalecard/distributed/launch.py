@@ -32,7 +32,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 
-from scalecard import progress
+from scalecard import progress, time_spent
 from scalecard.distributed import Layout
 from scalecard.distributed.context import RankContext, join
 from scalecard.distributed.nodes import TIMEOUT, Failure, RanksFailed, Rendezvous
@@ -40,12 +40,12 @@ from scalecard.hardware import isolation, vendors
 from scalecard.hardware.failures import reason_of
 from scalecard.hardware.fresh_process import RANK_SERVER
 from scalecard.hardware.machine import Machine
-from scalecard.progress import Activity, spent_on
 from scalecard.records.atomic import write_atomically
 from scalecard.records.axes import Case
 from scalecard.records.fields import anonymous
 from scalecard.records.journal import Journal, measured_once
 from scalecard.records.record import Reason, Record, Unit
+from scalecard.time_spent import Activity, spent_on
 
 ENOUGH = 2**22  # float32 values, 16 MiB: for every channel of the library that sends them
 # Seconds in which a launcher, which polls every 0.1 s but may be short of cores, sees a rank that died before it sees
@@ -89,7 +89,7 @@ class Notes:
 
     def keep_time_spent(self) -> None:
         """Called by rank 0 when it ends; the others work beside it."""
-        write_atomically(self.folder / "spent", json.dumps(progress.take()))
+        write_atomically(self.folder / "spent", json.dumps(time_spent.take()))
 
     def time_spent(self) -> dict[str, float]:
         """What rank 0 spent its seconds on; empty if it was killed, or is on another node."""
@@ -224,7 +224,7 @@ def launch(
         except RendezvousError as error:
             raise meeting.missing_nodes_error() from error
         finally:
-            progress.add(notes.time_spent())
+            time_spent.add(notes.time_spent())
     return [returned[rank] for rank in sorted(returned)]
 
 

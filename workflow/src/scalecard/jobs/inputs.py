@@ -1,7 +1,7 @@
 """The inputs of each rule: the code by its own imports, results, and machine.json; what an edit of a file runs again.
 
 Snakemake reruns a rule if the content of an input has changed. `__init__.py`, which holds the version, and progress.py,
-which prints to the terminal and counts where time goes, are not inputs: no measured value depends on them.
+which only prints to the terminal, are not inputs: they affect nothing that was measured or drawn.
 
 What depends on a value, such as a block of config.yaml, is no file's edit: `snakemake -n` says what that runs again.
 

@@ -24,8 +24,8 @@ from scalecard.measuring.shared_decisions import ALONE, Ranks
 from scalecard.measuring.stopping_rule import OVER, Decision, Rule, budget_left, budget_over
 from scalecard.measuring.telemetry import Watch
 from scalecard.measuring.timer import Bench, Clock, Synchronised
-from scalecard.progress import Activity, spent_on
 from scalecard.records.record import Record
+from scalecard.time_spent import Activity, spent_on
 
 IN_VAIN = f"{shared_decisions.THIS_RUN}slowed-down-once-more"
 WINDOW = 1.0  # seconds in which energy is read

@@ -22,10 +22,10 @@ from scalecard.measuring.proof import ProofFailed, Void, agreed, checksum, refus
 from scalecard.measuring.shared_decisions import Ranks
 from scalecard.measuring.stopping_rule import LEFT_OUT, budget_over
 from scalecard.measuring.timer import Bench
-from scalecard.progress import Activity, spent_on
 from scalecard.records.axes import Case
 from scalecard.records.journal import measured_once
 from scalecard.records.record import Check, Count, Reason, Record, Unit
+from scalecard.time_spent import Activity, spent_on
 
 
 @spent_on(Activity.PROOF)

@@ -19,7 +19,7 @@ from torch import nn
 
 from scalecard.distributed.context import RankContext
 from scalecard.hardware import devices, host, isolation
-from scalecard.progress import Activity, spent_on
+from scalecard.time_spent import Activity, spent_on
 from scalecard.workloads.recipe import Checkpointing, change_forward, checkpointed
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")

@@ -19,10 +19,10 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.memory import MemoryByKind
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench, Synchronised
-from scalecard.progress import Activity, spent_on
 from scalecard.records.axes import Case, MemoryKind
 from scalecard.records.record import Reason, Record
 from scalecard.records.strategies import DATA_PARALLEL, Division, Family
+from scalecard.time_spent import Activity, spent_on
 
 GRAIN = 16  # the largest batch is right to one part in so many
 LEAP = 8  # from a batch to the next one that is tried, once two peaks give a line

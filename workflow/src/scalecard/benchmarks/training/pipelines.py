@@ -76,7 +76,7 @@ def subject(
     model, staged = (own if workload.exact or not shared else shared)(workload, at.cuts)
     batches = workload.batches(staged.devices[0].torch, staged.devices[-1].torch)
     step = BatchCycle(partial(staged.step, split_size=at.split_size), batches)
-    crossings = 2 if isinstance(staged, ScheduledPipeline) else 1  # gradients are handed back by us, or by autograd
+    crossings = 2 if executor in OURS.values() else 1  # gradients are handed back by us, or by autograd
     counts, optimizers = _counts(crossings, references, at, batches[0][0]), staged.optimizers
     return repeated(
         at, step, model, staged.stages, staged.devices, references, counts, optimizers, repeats, **step.cycle

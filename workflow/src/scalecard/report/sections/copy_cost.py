@@ -23,6 +23,7 @@ Ends = tuple[Scalar, Scalar]  # source and target
 TO_DEVICE: Ends = ("host", 0)
 TO_HOST: Ends = (0, "host")
 HOST_KINDS = [(ends, memory) for memory in ("pinned", "pageable") for ends in (TO_DEVICE, TO_HOST)]
+CALLS = {"blocking": "blocking", "non_blocking": "non-blocking"}
 MAP = 190.0  # points: the width of a map's cells in all
 
 
@@ -153,7 +154,7 @@ def _rates(result: Result) -> Iterator[Finding]:
         text = (
             f"{direction.capitalize()}, the best copy runs at {formatting.rate(best, reached * best.median)} GB/s"
             f"{limit.beside(reached, 'GB/s') if limit else ''}: {formatting.count_bytes(best.case['bytes'])},"
-            f" {best.case['memory']} memory, {best.text('call').replace('_', '-')}.{remark}"
+            f" {best.case['memory']} memory, {CALLS[best.text('call')]}.{remark}"
         )
         yield Finding(text, topic, f"{formatting.number(reached)} GB/s {direction}")
         topic = Topic.OTHER_COPIES
