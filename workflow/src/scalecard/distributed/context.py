@@ -32,14 +32,17 @@ class RankContext:
 
     @property
     def leads(self) -> bool:
+        """Whether this is rank 0, whose records are kept."""
         return self.rank == 0
 
     @property
     def alone(self) -> bool:
+        """Whether there is no other rank."""
         return self.world_size == 1
 
     @property
     def spans_nodes(self) -> bool:
+        """Whether the launch covers several nodes."""
         return self.layout.nodes > 1
 
     def synchronize(self) -> None:
@@ -103,6 +106,7 @@ class RankContext:
             dist.destroy_process_group(group)
 
     def barrier(self) -> None:
+        """Wait for every rank."""
         dist.barrier(group=self.control)
 
     def maximum(self, values: Sequence[float]) -> list[float]:
