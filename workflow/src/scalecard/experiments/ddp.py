@@ -262,9 +262,9 @@ def _epoch(ctx: RankContext, dataset: datasets.Dataset, at: Epoch) -> Subject:
     trainer = Trainer(
         wrap(module, ctx),
         images,
-        workload.batch_size,
-        workload.lr,
-        workload.seed,
+        batch_size=workload.batch_size,
+        lr=workload.lr,
+        seed=workload.seed,
         rank=ctx.rank,
         world_size=ranks,
         frozen=workload.exact,

@@ -160,8 +160,16 @@ def _variant(ctx: RankContext, spec: Spec, dataset: datasets.Dataset, combinatio
 def _epoch(ctx: RankContext, dataset: datasets.Dataset, combination: Combination, at: Epoch) -> Subject:
     """An epoch over the images. What is compiled or recorded is so in an epoch of its own, before any is timed."""
     workload, images = at.workload, dataset.limited(at.num_images, None)
-    module, how = workload.network(ctx.device), (workload.batch_size, workload.lr, workload.seed)
-    trainer = TunedTrainer(module, images, *how, frozen=workload.exact, rungs=combination.rungs)
+    module = workload.network(ctx.device)
+    trainer = TunedTrainer(
+        module,
+        images,
+        batch_size=workload.batch_size,
+        lr=workload.lr,
+        seed=workload.seed,
+        frozen=workload.exact,
+        rungs=combination.rungs,
+    )
     steps = len(reference.batches(len(images.train), workload.batch_size))
     subject = epoch(
         at,

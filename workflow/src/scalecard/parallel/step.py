@@ -48,7 +48,7 @@ class Step:
         """A workload's step as its recipe says, by the recipe's optimiser or one that was `made` for the strategy."""
         settings, micro_batch_size = workload.optimizer_settings, workload.micro_batch_size(rows(batch[0]))
         optimizer = made or settings.build(trainable(module))
-        return cls(module, *batch, workload.loss, optimizer, settings.clip, micro_batch_size)
+        return cls(module, *batch, workload.loss, optimizer, max_norm=settings.clip, micro_batch_size=micro_batch_size)
 
     def on(self, inputs: Tree, targets: Tree) -> None:
         """A step on another batch."""

@@ -123,8 +123,8 @@ def _nvlinks(at: View) -> Iterator[Verdict]:
     for device, gpu in enumerate(gpus):
         if up := gpu["nvlinks"]:
             usual = int(median(its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]))
-            about, normal = (Part.GPU_LINKS, Kind.NVLINKS_DOWN, (at.device(device),)), f"{usual} are up on the others"
-            yield Verdict(*about, _word(up >= usual), f"{up} up", normal, "NVLinks")
+            word, normal = _word(up >= usual), f"{usual} are up on the others"
+            yield Verdict(Part.GPU_LINKS, Kind.NVLINKS_DOWN, (at.device(device),), word, f"{up} up", normal, "NVLinks")
 
 
 def _peer_access(at: View) -> Iterator[Verdict]:
@@ -132,17 +132,17 @@ def _peer_access(at: View) -> Iterator[Verdict]:
     copies = at.result.select("time", part="device link", peer=False)
     for a, b in sorted({tuple(sorted((r.integer("source"), r.integer("target")))) for r in copies}):
         if limits.nvlinks(at.result, a, b):
-            about = (Part.GPU_LINKS, Kind.PEER_ACCESS, (at.device(a), at.device(b)))
+            place, who = (at.device(a), at.device(b)), f"{at.device(a)} and {b}"
             value, normal = "off, though NVLinks lead there", "peers write to each other's memory"
-            yield Verdict(*about, "low", value, normal, "peer access", who=f"{at.device(a)} and {b}")
+            yield Verdict(Part.GPU_LINKS, Kind.PEER_ACCESS, place, "low", value, normal, "peer access", who=who)
 
 
 def _host(at: View) -> Iterator[Verdict]:
     """Room where images are kept, and the CPU's governor: which of them are slow depends on the driver."""
     for record in at.result.select("free_space"):
-        about = (Part.HOST, Kind.FREE_SPACE, (at.part("free space in data_dir"),))
+        word, place = _word(record.median >= LEAST_FREE), (at.part("free space in data_dir"),)
         free, least = (formatting.count_bytes(size) for size in (record.median, LEAST_FREE))
-        yield Verdict(*about, _word(record.median >= LEAST_FREE), free, f"at least {least}")
+        yield Verdict(Part.HOST, Kind.FREE_SPACE, place, word, value=free, normal=f"at least {least}")
     facts = at.result.environment
     governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
     cores = f"{facts['machine']['cores']}{governor}"
@@ -240,10 +240,7 @@ def _ways(result: Result) -> Iterator[Verdict]:
 
 def faults(result: Result) -> Iterator[Verdict]:
     """One for everything that failed, or had no time; what runs out of memory says nothing of a machine's health."""
-    late, normal = (
-        [record for record in result.records if record.reason is Reason.NO_TIME],
-        "every part is to be measured",
-    )
+    late, normal = [r for r in result.records if r.reason is Reason.NO_TIME], "every part is to be measured"
     yield from (_untimed(record, Kind.NOT_MEASURED, normal, "not measured") for record in late)
     every = [*views(result), View(together(result))]
     failed = [(at, record) for at in every for record in at.result.records if record.is_fault]

@@ -327,8 +327,18 @@ def verdicts(result: Result) -> Iterator[Verdict]:
         fine = "normal" if known or (rate.interval.high < math.inf and rate.slowest_other) else "not judged"
         word = "odd one out" if rate.is_odd else "low" if rate.is_low else fine
         value, normal = rate.text + (f", {rate.limit.share(rate.value)}" if rate.limit else ""), _normal(rate)
-        about = (rate.part, rate.kind, rate.place, word, value, normal, rate.measured, rate.who)
-        yield Verdict(*about, share=rate.share, low=rate.is_low)
+        yield Verdict(
+            rate.part,
+            rate.kind,
+            rate.place,
+            verdict=word,
+            value=value,
+            normal=normal,
+            measured=rate.measured,
+            who=rate.who,
+            share=rate.share,
+            low=rate.is_low,
+        )
 
 
 def _normal(rate: Rate) -> str:
