@@ -79,7 +79,7 @@ def predicted(
     if Division.STAGES in strategy.divides:
         return _of_stages(strategy, at, device, place, replicas)
     workload, model = at.workload, at.workload.with_precision("float32").network(META)
-    here = _here(strategy, workload, model, place, at.devices, nodes, replicas)
+    here = _here(strategy, workload, model, place, devices=at.devices, nodes=nodes, replicas=replicas)
     trained = [tensor for tensor, whole in zip(here, model.parameters(), strict=False) if whole.requires_grad]
     why_not = LAYERS if Division.TENSORS in strategy.divides else ""
     why_not = THREADS if Untimed.THREADS in strategy.untimed else why_not
@@ -110,7 +110,7 @@ def _bytes(tensors: Iterable[Tensor]) -> float:
 
 
 def _here(
-    strategy: Strategy, workload: Workload, model: nn.Module, place: int, devices: int, nodes: int, replicas: int
+    strategy: Strategy, workload: Workload, model: nn.Module, place: int, *, devices: int, nodes: int, replicas: int
 ) -> list[Tensor]:
     """What one device has of each of the model's parameters, without data; nothing if they are offloaded.
 
