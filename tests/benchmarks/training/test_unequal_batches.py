@@ -119,11 +119,10 @@ def test_the_report_says_what_each_step_waits_for(records: list[Record], make_re
     assert sum(term.seconds for term in ddp.terms) == pytest.approx(ddp.seconds)
 
 
-def test_the_slowest_rank_is_that_of_each_step(records: list[Record]) -> None:
-    """Ranks have equal work over a cycle, so only the mean of each step's slowest is above each rank's mean."""
+def test_the_slowest_rank_takes_as_long_as_any(records: list[Record]) -> None:
+    """How much longer, tests/measuring/test_timer.py says by a simulated clock: one may be slowest in every step here."""
     (slowest,) = [record for record in records if record.metric == "unsynchronised_time"]
     own = [record for record in records if record.metric == "rank_time"]
     assert len(own) == 2
     for waited, *ranks in zip(slowest.samples[0], *(record.samples[0] for record in own), strict=True):
         assert waited >= max(ranks)
-    assert sum(slowest.samples[0]) > max(sum(record.samples[0]) for record in own)

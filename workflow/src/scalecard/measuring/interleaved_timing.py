@@ -107,7 +107,7 @@ def _timed(
     again: str,
     warm_up: Callable[[Sequence[Timing]], object] = tuple,
 ) -> list[Timing]:
-    """Proven, and measured while the GPUs are watched: twice if they were slowed down."""
+    """Proven, and measured while the GPUs are watched: twice if they were slowed down, also what failed meanwhile."""
     ready = prepared(variants, bench)
 
     def once() -> tuple[list[Timing], str]:
