@@ -120,7 +120,7 @@ def test_the_report_says_what_each_step_waits_for(records: list[Record], make_re
 
 
 def test_the_slowest_rank_takes_as_long_as_any(records: list[Record]) -> None:
-    """How much longer, tests/measuring/test_timer.py says by a simulated clock: one may be slowest in each step here."""
+    """How much longer, tests/measuring/test_timer.py says by a simulated clock; here one may always be slowest."""
     (slowest,) = [record for record in records if record.metric == "unsynchronised_time"]
     own = [record for record in records if record.metric == "rank_time"]
     assert len(own) == 2
