@@ -14,6 +14,7 @@ from scalecard.parallel.scratch_allreduce import ALGORITHMS
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from scalecard.workloads.recipe import OptimizerSettings
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 @pytest.fixture
@@ -60,13 +61,13 @@ def stages(norm: bool = False) -> list[nn.Module]:
 
 
 def trained(
-    strategy: Callable[..., ModelParallel], used: list[Device], norm: bool = False, **options: int
+    strategy: Callable[..., ModelParallel], used: list[Device], norm: bool = False, split_size: int = 7
 ) -> list[Tensor]:
-    model = strategy(stages(norm), used, optimizer=OptimizerSettings(0.1))
+    model = strategy(stages(norm), used, optimizer=OptimizerSettings(0.1), loss=functional.mse_loss)
     generator = torch.Generator().manual_seed(1)
     inputs, targets = (torch.randn(7, n, generator=generator, dtype=torch.float64) for n in (8, 5))
     for _ in range(5):
-        model.step(inputs, targets, **options)
+        model.step(inputs, targets, split_size=split_size)
     wait(used)
     return [p for stage in model.stages for p in stage.parameters()]
 

@@ -252,12 +252,14 @@ def batches(result: Result, workload: str, found: Sequence[StrategyRun]) -> Batc
 
 def _alone(result: Result, workload: str) -> list[Point]:
     """The rate with fewer samples over the rate with all of them, in the same rounds."""
-    found, whole = list[Point](), step_records.single(result, workload)
-    for record in result.select("local_time", workload=workload) if whole else ():
-        if whole and record.case["batch_size"] != whole.case["batch_size"]:
-            share = step_records.gain_per_unit(record, whole)
-            found.append(Point(record.integer("batch_size"), share, "one device alone"))
-    return found
+    whole = step_records.single(result, workload)
+    if not whole:
+        return []
+    return [
+        Point(record.integer("batch_size"), step_records.gain_per_unit(record, whole), "one device alone")
+        for record in result.select("local_time", workload=workload)
+        if record.case["batch_size"] != whole.case["batch_size"]
+    ]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from scalecard.distributed.launch import launch_and_record
 from scalecard.hardware.failures import in_one_line, reason_of
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.prepare import guarded, too_few_devices
-from scalecard.measuring.spec import ByteSizes, Factor, Positive
+from scalecard.measuring.spec import AtLeastTwo, ByteSizes, Positive
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
 
@@ -37,7 +37,7 @@ LOST = Record.failed({"part": "node"}, "the node sent nothing of what it measure
 @dataclass(frozen=True, kw_only=True)
 class Spec(node_benchmarks.Amounts):
     nodes: Positive
-    rounds: Factor
+    rounds: AtLeastTwo
     collective_bytes: ByteSizes
     name_hosts: bool
 

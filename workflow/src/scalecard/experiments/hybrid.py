@@ -132,7 +132,7 @@ def _subject(
     else:  # by our own executor
         executor = partial(HybridParallel, groups=groups) if groups else ModelParallel
         staged = executor(stages, devices, optimizer=mine.optimizer_settings, loss=mine.loss)
-        step = partial(staged.step, *batch)
+        step = partial(staged.step, *batch, split_size=mine.batch_size)
         received = sum(leaf.nbytes for leaf in leaves(batch[0]))
         received += sum(crossing(mine, cuts, mine.batch_size, devices[0].torch))
         counts |= {"received bytes": received, "all-reduces": len(groups)}

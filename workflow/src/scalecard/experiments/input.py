@@ -31,7 +31,7 @@ from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Timing, Variant
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Common, Factor, Positive, Several, Sweep
+from scalecard.measuring.spec import AtLeastTwo, Common, Positive, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.records.axes import Case
 from scalecard.records.record import Reason, Record
@@ -48,7 +48,7 @@ class Spec(OfWorkloads, Common):
     workers: Several[Annotated[int, Field(ge=0, le=1000)]] | None
     prefetch: Several[Annotated[int, Field(ge=1, le=100)]]
     batch_sizes: Sweep
-    batches: Factor
+    batches: AtLeastTwo
     samples: Positive
     check_steps: Positive
 

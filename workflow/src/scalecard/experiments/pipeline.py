@@ -45,6 +45,7 @@ from scalecard.measuring.more_ranks import driven_by_the_first
 from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.spec import Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts, part_of_budget
+from scalecard.measuring.timer import Synchronised
 from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.pipeline import SCHEDULES, TextbookPipeline
 from scalecard.records.axes import Case
@@ -228,7 +229,7 @@ def _library(ctx: RankContext, spec: Spec, schedule: str, ours: Pipelines) -> It
     for one in ours.ways(schedule, OURS[schedule], cuts, both, case):
         variants.append(replace(one, build=driven_by_the_first(ctx, one.build), devices=()))
     progress.doing(f"torch {schedule}: {len(runnable)} split sizes, and ours")
-    devices = [ctx, *ours.devices]
+    devices: list[Synchronised] = [ctx, *ours.devices]
     yield from round_records(variants, "step_time", devices=devices, rule=spec.measure, ranks=ctx, energy=True)
 
 

@@ -42,7 +42,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.counting import flops
 from scalecard.measuring.prepare import too_few_devices
-from scalecard.measuring.spec import Common, Distinct, Factor, Positive, Several
+from scalecard.measuring.spec import AtLeastTwo, Common, Distinct, Positive, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
@@ -67,7 +67,7 @@ class Spec(OfWorkloads, Common):
     nodes: Positive
     workloads: Workloads
     scaling: Several[Literal["strong", "weak"]]
-    micro_batches: Factor
+    micro_batches: AtLeastTwo
     precision: Distinct[Literal["float32", "bf16"]]
     checkpointing: Distinct[Checkpointing]
     check_steps: Positive

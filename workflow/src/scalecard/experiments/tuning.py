@@ -31,7 +31,7 @@ from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.interleaved_timing import epoch_records
 from scalecard.measuring.prepare import guarded, too_few_devices
-from scalecard.measuring.spec import Distinct, Factor, Positive, Rate, Several
+from scalecard.measuring.spec import AtLeastTwo, Distinct, Positive, Rate, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.parallel.tuned_step import TunedTrainer
 from scalecard.records.axes import Case, rungs_of
@@ -51,8 +51,8 @@ Rung = Literal["tf32", "bf16", "channels_last", "fused", "benchmark", "compile",
 class Spec(OfWorkloads, OfImages):
     workloads: Workloads
     rungs: Several[Rung]
-    accumulation: Distinct[Factor]
-    larger_batches: Distinct[Factor]
+    accumulation: Distinct[AtLeastTwo]
+    larger_batches: Distinct[AtLeastTwo]
     epochs_of: Literal["lenet", "resnet18"] | None
     epoch_batch_size: Positive
     lr: Rate

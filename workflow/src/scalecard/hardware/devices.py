@@ -120,8 +120,7 @@ class GpuDevice(Device):
         self._arrivals: dict[torch.device, torch.Stream] = {}
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Task:
-        if self.fault:  # every later call says a GPU's error again; it is the first one that says where it came from
-            raise DeviceFault(f"{self} failed before: {self.fault}")
+        self._refuse_after_fault()
         with contextlib.ExitStack() as streams:
             for task in args:
                 if isinstance(task, Task) and task.queued:
@@ -130,6 +129,11 @@ class GpuDevice(Device):
             _running.device = self
             value = work(*_values(args))
             return Task(value, queued=Event(self._stream))
+
+    def _refuse_after_fault(self) -> None:
+        """An error of a GPU is said again by every later call; it is the first one that says where it came from."""
+        if self.fault:
+            raise DeviceFault(f"{self} failed before: {self.fault}")
 
     def after(self, *tasks: object) -> Task:
         """Nothing is copied here, so no stream is entered: launching takes its time, tens of microseconds.

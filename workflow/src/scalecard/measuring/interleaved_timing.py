@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
-from typing import Any
 
 from scalecard import progress
 from scalecard.measuring import shared_decisions, telemetry
@@ -71,9 +70,18 @@ def time_rounds(
     return _timed(variants, bench, measure, again="measuring once more", warm_up=warm_up)
 
 
-def round_records(variants: Sequence[Variant], metric: str = "time", **how: Any) -> Iterator[Record]:
-    """The time of each variant, of which time_rounds() is told `how`."""
-    for timing in time_rounds(variants, **how):
+def round_records(
+    variants: Sequence[Variant],
+    metric: str = "time",
+    *,
+    devices: Sequence[Synchronised],
+    rule: Rule,
+    ranks: Ranks = ALONE,
+    energy: bool = False,
+    at_once: bool = False,
+) -> Iterator[Record]:
+    """The time of each variant, by time_rounds()."""
+    for timing in time_rounds(variants, devices=devices, rule=rule, ranks=ranks, energy=energy, at_once=at_once):
         yield timing.record(metric)
 
 
@@ -91,9 +99,16 @@ def time_epochs(
     return _timed(variants, bench, partial(_run_epochs, bench, num_epochs), again="timing as many epochs again")
 
 
-def epoch_records(variants: Sequence[Variant], *, scored: bool = True, **how: Any) -> Iterator[Record]:
-    """The time of every epoch of each variant and, if `scored`, the accuracy after it; time_epochs() is told `how`."""
-    for timing in time_epochs(variants, **how):
+def epoch_records(
+    variants: Sequence[Variant],
+    *,
+    num_epochs: int,
+    devices: Sequence[Synchronised],
+    ranks: Ranks = ALONE,
+    scored: bool = True,
+) -> Iterator[Record]:
+    """The time of every epoch of each variant, by time_epochs(), and, if `scored`, the accuracy after it."""
+    for timing in time_epochs(variants, num_epochs=num_epochs, devices=devices, ranks=ranks):
         yield timing.record("epoch_time")
         if scored:
             yield timing.accuracy_record()

@@ -35,7 +35,7 @@ EachOnce = pydantic.AfterValidator(_each_once)
 Distinct = Annotated[tuple[T, ...], Len(max_length=MOST_VALUES), EachOnce]
 Several = Annotated[tuple[T, ...], Len(min_length=1, max_length=MOST_VALUES), EachOnce]
 Positive = Annotated[int, pydantic.Field(gt=0, le=MOST)]
-Factor = Annotated[int, pydantic.Field(ge=2, le=MOST_VALUES)]  # by which something grows
+AtLeastTwo = Annotated[int, pydantic.Field(ge=2, le=MOST_VALUES)]
 Rate = Annotated[float, pydantic.Field(gt=0, le=100, allow_inf_nan=False)]
 Sweep = Several[Positive]
 ByteSizes = Several[Annotated[int, pydantic.Field(gt=0, le=MOST_BYTES)]]

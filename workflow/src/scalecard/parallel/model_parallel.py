@@ -22,7 +22,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn import functional
 
 from scalecard.hardware.devices import Device, Task, received
 from scalecard.parallel.step import clip, squared_norm
@@ -45,7 +44,7 @@ class ModelParallel:
         devices: Sequence[Device],
         *,
         optimizer: OptimizerSettings,
-        loss: Loss = functional.mse_loss,
+        loss: Loss,
     ) -> None:
         self.devices, self.loss, self.max_norm = devices, loss, optimizer.clip
         self.stages = [stage.to(device.torch) for stage, device in zip(stages, devices, strict=True)]
@@ -60,15 +59,15 @@ class ModelParallel:
         assert isinstance(value, Task)
         return value
 
-    def step(self, inputs: Tree, targets: Tree, *, split_size: int = 0) -> None:
+    def step(self, inputs: Tree, targets: Tree, *, split_size: int) -> None:
         """One step with the loss against `targets`, which live on the last device.
 
-        With `split_size`, of at most so many samples at a time, one after another, whose gradients add up.
+        `split_size` samples at a time, one part after another, whose gradients add up.
         """
-        whole, done = rows(inputs), list[Task]()
-        for part, goal in zip(*(chunks(tree, split_size or whole) for tree in (inputs, targets)), strict=True):
+        done = list[Task]()
+        for part, goal in zip(chunks(inputs, split_size), chunks(targets, split_size), strict=True):
             output = self.forward(part, *done)
-            done = [self.devices[-1].submit(backward, self.loss, output, goal, rows(part) / whole)]
+            done = [self.devices[-1].submit(backward, self.loss, output, goal, rows(part) / rows(inputs))]
         self.update(*done)
 
     def update(self, *after: Task) -> None:
@@ -166,8 +165,16 @@ class StageAlone:
 class HybridParallel(ModelParallel):
     """Stages on this rank's devices. With equal batches on all ranks, a step is one step on all batches together."""
 
-    def __init__(self, *args: Any, groups: Sequence[dist.ProcessGroup], **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        stages: Sequence[nn.Module],
+        devices: Sequence[Device],
+        *,
+        groups: Sequence[dist.ProcessGroup],
+        optimizer: OptimizerSettings,
+        loss: Loss,
+    ) -> None:
+        super().__init__(stages, devices, optimizer=optimizer, loss=loss)
         self.groups = groups
 
     def update(self, *after: Task) -> None:

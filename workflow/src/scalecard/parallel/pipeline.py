@@ -33,14 +33,15 @@ GPipe, 2 micro-batches, stage 1 three times as slow, a hand-over of half a unit 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from scalecard.hardware.devices import Task, received
+from scalecard.hardware.devices import Device, Task, received
 from scalecard.parallel.model_parallel import Loss, ModelParallel, backward
 from scalecard.workloads.nested import Tree, chunks, mapped, rows
+from scalecard.workloads.recipe import OptimizerSettings
 
 
 class Action(NamedTuple):
@@ -149,7 +150,7 @@ class TextbookPipeline(ModelParallel):
     Source: PyTorch tutorial "Single-Machine Model Parallel Best Practices".
     """
 
-    def step(self, inputs: Tree, targets: Tree, *, split_size: int = 0) -> None:
+    def step(self, inputs: Tree, targets: Tree, *, split_size: int) -> None:
         """One SGD step with micro-batches of `split_size` samples."""
         outputs = [self.forward(micro) for micro in inputs.split(split_size)]
         last = self.devices[-1]
@@ -171,11 +172,19 @@ class _Cut:
 class ScheduledPipeline(ModelParallel):
     """Runs a schedule of forwards and backwards; gradients add up over micro-batches and are applied once."""
 
-    def __init__(self, *args: Any, schedule: Schedule, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        stages: Sequence[nn.Module],
+        devices: Sequence[Device],
+        *,
+        schedule: Schedule,
+        optimizer: OptimizerSettings,
+        loss: Loss,
+    ) -> None:
+        super().__init__(stages, devices, optimizer=optimizer, loss=loss)
         self.schedule = schedule
 
-    def step(self, inputs: Tree, targets: Tree, *, split_size: int = 0) -> None:
+    def step(self, inputs: Tree, targets: Tree, *, split_size: int) -> None:
         """One SGD step; a micro-batch's loss is weighted by its share of the whole batch, so uneven ones stay exact.
 
         A device updates its parameters as soon as its own last backward is done, which it was given before.

@@ -82,11 +82,7 @@ def epoch(
     plain loop forwards every batch in so many `shares`. Beside what every epoch does, `counts` are expected; what is
     `unseen` is not. `work` calls the trainer's own method, elsewhere; `more` goes to the Subject.
     """
-    workload = at.workload
-    batches = reference.batches(len(images.train), workload.batch_size, ranks)
-    seen, (forward, whole) = sum(map(len, batches)) // ranks, map(flops, workload.without_data())
-    every = {"FLOPs": seen * whole, "updates": len(batches), "samples": seen, "test FLOPs": len(images.test) * forward}
-    done = {name: count for name, count in every.items() if name not in unseen}
+    workload, expected_counts = at.workload, _counts(at.workload, images, ranks)
 
     def wanted() -> Trained | Change:
         split = partial(reference.epoch, images.train.images, images.train.labels, batch_size=workload.batch_size)
@@ -94,12 +90,29 @@ def epoch(
         plain = partial(workload.trained, steps, images.train.labels.device)
         return expected(workload.name, plain, exact=workload.exact)
 
-    def state() -> list[Tensor]:
-        return [*network.parameters(), *network.buffers()]
+    return training(
+        where,
+        work or trainer.epoch,
+        lambda: [*network.parameters(), *network.buffers()],
+        wanted,
+        times=1 if at.num_images else 0,
+        steps=int(expected_counts["updates"]),
+        devices=devices,
+        counts={**{name: count for name, count in expected_counts.items() if name not in unseen}, **counts},
+        **{"module": network, "order": trainer.order, "test": trainer.accuracy, **more},
+    )
 
-    known = {"module": network, "order": trainer.order, "test": trainer.accuracy, **more}
-    known |= {"times": 1 if at.num_images else 0, "steps": len(batches), "counts": {**done, **counts}}
-    return training(where, work or trainer.epoch, state, wanted, devices=devices, **known)
+
+def _counts(workload: Workload, images: datasets.Dataset, ranks: int) -> dict[str, float]:
+    """What a rank does in an epoch, and in the test after it."""
+    batches = reference.batches(len(images.train), workload.batch_size, ranks)
+    seen, (forward, whole) = sum(map(len, batches)) // ranks, map(flops, workload.without_data())
+    return {
+        "FLOPs": seen * whole,
+        "updates": len(batches),
+        "samples": seen,
+        "test FLOPs": len(images.test) * forward,
+    }
 
 
 def concise_epoch(

@@ -302,14 +302,14 @@ def nightly(result: Result) -> Iterator[Number]:
         yield from _slowest(own, f"host {way} slowest device")
     yield from _slowest(result.select("time", part="device link", at_once=False), "slowest pair of devices")
     yield from bus_bandwidths(result.select("time", **ALL_REDUCE))
-    yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", passes=0)
+    yield from _slowest(result.select("time", part="node pair"), "all-reduce of the slowest pair of nodes", rate=False)
     yield from _slowest(result.select("time", part="storage"), "reading data_dir")
 
 
-def _slowest(records: Sequence[Record], label: str, *, passes: int = 1) -> Iterator[Number]:
-    """The slowest at the largest size: the rate of bytes, which cross the interface in `passes`, or of 0 the time."""
+def _slowest(records: Sequence[Record], label: str, *, passes: int = 1, rate: bool = True) -> Iterator[Number]:
+    """The slowest of those at the largest size; `passes` is how often each byte crosses the interface."""
     if largest := formatting.largest(records, "bytes"):
         slowest = max(largest, key=lambda r: r.median)
         size = slowest.integer("bytes")
         named = f"{label}, {formatting.count_bytes(size)}"
-        yield Number(named, slowest, passes * size / 1e9, "GB/s" if passes else "s")
+        yield Number(named, slowest, passes * size / 1e9, "GB/s") if rate else Number(named, slowest)
