@@ -1,12 +1,22 @@
 """What commands print: lines, JSON, and JUnit's XML, well-formed whatever the text, with counts that add up."""
 
 import json
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 from scalecard.cli.output import JUnitCase, Output, aligned
 
 MOMENT = "2026-01-02T03:04:05.678+00:00"
 NASTY = 'a <b> & "c" ]]> \x00\x1b[31m \ufffe ü'
+
+
+def test_comparisons_load_nothing_that_draws_or_measures() -> None:
+    """Importing matplotlib or torch takes seconds, and what a comparison prints needs neither."""
+    started = "import sys, scalecard.cli.compare_output as _; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", started], text=True).split()
+    assert "scalecard.report.trend" in loaded
+    assert {"matplotlib", "torch"}.isdisjoint(loaded)
 
 
 def test_counts_and_text_survive_what_xml_cannot_hold() -> None:

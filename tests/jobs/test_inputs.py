@@ -147,9 +147,9 @@ def test_drawing_loads_nothing_else(
 
 
 def _draw_trend(folder: Path, output: Path) -> None:
-    from scalecard.report import figure_files, trend
+    from scalecard.report import figure_files, trend, trend_figure
 
-    figure_files.save(trend.plot(trend.of_platform(folder)), output)
+    figure_files.save(trend_figure.plot(trend.of_platform(folder)), output)
 
 
 def test_the_trend_depends_on_what_draws_it(

@@ -11,7 +11,7 @@ from scalecard.analysis.platforms import gather
 from scalecard.jobs import inputs
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import answers, figure_files, kept_nights, night_folders, render, trend
+from scalecard.report import answers, figure_files, kept_nights, night_folders, render, trend_figure
 from scalecard.report.trend import of_platform
 from support.every_experiment import every_result
 from support.nights import Nights
@@ -26,7 +26,7 @@ def write(nights: Nights, platform: str) -> str:
     (drawn / "async_timing.html").write_text("<svg></svg>")
     history = night_folders.indices(nights.folder(platform))
     if history:
-        figure_files.save(trend.plot(of_platform(nights.folder(platform))), drawn / "trend.html")
+        figure_files.save(trend_figure.plot(of_platform(nights.folder(platform))), drawn / "trend.html")
     output = nights.root / "results" / "report.html"
     render.write([nights.folder(platform) / "async_timing.json"], drawn, output, history=history)
     return output.read_text()

@@ -11,7 +11,7 @@ import pytest
 from scalecard.analysis.compare import DRIVER, Change, compare
 from scalecard.cli import compare_output
 from scalecard.records.record import Record, Result
-from scalecard.report import figure_files, trend
+from scalecard.report import figure_files, trend, trend_figure
 from scalecard.report.trend import Series, Trend, of_indices, of_platform
 from support.nights import Nights, step
 
@@ -197,7 +197,7 @@ def test_the_figure_is_narrow_has_a_panel_a_number_and_marks_what_changed(nights
     nights.keep_all(USUAL, platform="old", machine={**GPUS, "driver": "570.1"})
     nights.keep(1.3, platform="new", machine={**GPUS, "driver": "580.2"})
     found = of_platform(nights.folder("new"))
-    drawn = trend.plot(found)
+    drawn = trend_figure.plot(found)
     (axes,) = drawn.axes
     assert drawn.get_figwidth() < 4, "a phone is 390 pixels wide, and text of 8.8 points stays readable"
     lines = {str(line.get_linestyle()) for line in axes.get_lines()}
@@ -214,16 +214,16 @@ def test_many_nights_have_a_band_for_their_intervals(nights: Nights) -> None:
     ((first,), _) = trend.kept_nights.refreshed(nights.folder())
     entries = [
         replace(first, night=f"{20260101 + i}T021000Z", finished=f"2026-01-01T{i // 60:02}:{i % 60:02}:00+00:00")
-        for i in range(trend.MOST_BARS + 1)
+        for i in range(trend_figure.MOST_BARS + 1)
     ]
-    (few,), (many,) = (trend.plot(trend.over(own, "box")).axes for own in (entries[:-1], entries))
+    (few,), (many,) = (trend_figure.plot(trend.over(own, "box")).axes for own in (entries[:-1], entries))
     assert [type(each).__name__ for each in few.collections] == ["LineCollection"]
     assert [type(each).__name__ for each in many.collections] == ["FillBetweenPolyCollection"]
 
 
 def test_a_single_night_draws_no_panel(nights: Nights) -> None:
     nights.keep(1.0)
-    (axes,) = trend.plot(of_platform(nights.folder())).axes
+    (axes,) = trend_figure.plot(of_platform(nights.folder())).axes
     assert [text.get_text() for text in axes.texts] == ["fewer than two nights"]
 
 
@@ -236,7 +236,7 @@ def test_a_damaged_index_is_told_in_the_report_and_stops_nothing(nights: Nights)
     found = of_indices([path], "box")
     assert (found.nights, found.series) == ([], [])
     assert "scalecard keep box" in trend.page(found)["left_out"][0]
-    assert trend.plot(found).axes
+    assert trend_figure.plot(found).axes
     assert of_platform(nights.folder()).nights == whole.nights, "the nights themselves are there"
 
 
@@ -247,7 +247,7 @@ def test_milliseconds_are_drawn_as_such(nights: Nights) -> None:
         replace(e, numbers=[replace(n, amount=0.0, unit="s", record=named(step(0.02), n.label)) for n in e.numbers])
         for e in entries
     ]
-    (axes,) = trend.plot(trend.over(in_seconds, "box")).axes
+    (axes,) = trend_figure.plot(trend.over(in_seconds, "box")).axes
     assert axes.get_title(loc="left").endswith("(ms)")
     low, high = axes.get_ylim()
     assert 19 < low < 20 < high < 21

@@ -310,7 +310,7 @@ def _keep(args: argparse.Namespace) -> None:
 
 def _trend(args: argparse.Namespace) -> int:
     from scalecard.cli import compare_output
-    from scalecard.report import figure_files, trend
+    from scalecard.report import trend
 
     _check_margin(args.margin)
     if args.nights < 0:
@@ -318,7 +318,9 @@ def _trend(args: argparse.Namespace) -> int:
     found = trend.of_platform(_platform(args), only=args.only, margin=args.margin)
     _say(compare_output.trend_output(found, nights=args.nights), args)
     if args.figure:
-        drawn = trend.plot(found)
+        from scalecard.report import figure_files, trend_figure
+
+        drawn = trend_figure.plot(found)
         for path in args.figure:
             figure_files.save(drawn, path)
     return int(args.fail_on == "slower" and bool(found.slower))

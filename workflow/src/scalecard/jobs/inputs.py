@@ -79,7 +79,7 @@ def of_exports() -> list[str]:
 
 def of_trend() -> list[str]:
     """What `scalecard trend` executes to draw."""
-    return _files("report.trend", "report.figure_files")
+    return _files("report.trend_figure", "report.figure_files")
 
 
 def histories(platform: str) -> list[str]:

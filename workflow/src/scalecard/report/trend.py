@@ -6,23 +6,14 @@ of one night do.
 """
 
 import itertools
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.dates import ConciseDateFormatter, date2num
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from scalecard.analysis import MARGIN_OF_RUNS, by_key, formatting
-from scalecard.analysis.compare import DRIVER, VERDICTS, Change, Comparison, Row, changes, compare, different_workload
-from scalecard.figures import style
+from scalecard.analysis.compare import VERDICTS, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.progress import counted
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
@@ -37,10 +28,6 @@ HOW_TO_READ = (
     "Each panel is one number: its value on each night, with its 95 % interval. A dashed line is a night with another"
     " driver, a dotted line one with another torch, container, commit or the like. A cross is slower than before."
 )
-WIDTH, HEIGHT = 3.8, 1.35  # inches: of a panel. A phone shows it at about its own size, with text of 11 pixels.
-LEAST_SPAN = 0.04  # of the median: less would make noise look like change
-MOST_BARS = 30  # nights whose intervals are bars; those of more are a band
-LINE = 52  # characters of a title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,62 +270,3 @@ def page(trend: Trend) -> dict[str, Any]:
         ],
         "left_out": trend.left_out,
     }
-
-
-def plot(trend: Trend) -> Figure:
-    """Value and interval over time, with the changes marked, of each number with two nights or more."""
-    shown = [series for series in trend.series if len(series.points) > 1]
-    figure, panels = plt.subplots(
-        max(1, len(shown)), 1, sharex=True, squeeze=False, figsize=(WIDTH, 0.5 + HEIGHT * max(1, len(shown)))
-    )
-    for series, axes in zip(shown, panels[:, 0], strict=False):
-        _panel(series, axes)
-        for night in trend.nights:
-            if night.changes:
-                line = "--" if _driver(night) else ":"
-                axes.axvline(_when(night), color=style.INK, linewidth=0.8, linestyle=line)
-    last = panels[-1, 0]
-    if shown:
-        for night in trend.nights:  # the new driver beside its line, in the first panel alone
-            if driver := _driver(night):
-                at: dict[str, Any] = {"xy": (_when(night), 1), "xycoords": ("data", "axes fraction")}
-                panels[0, 0].annotate(f" {driver}", va="top", fontsize="x-small", **at)
-        locator = MaxNLocator(4, integer=True)  # whole days; the locators of dates give narrow figures too many or none
-        last.xaxis.set_major_locator(locator)
-        last.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    else:
-        last.text(0.5, 0.5, "fewer than two nights", transform=last.transAxes, ha="center", color=style.INK)
-    return figure
-
-
-def _panel(series: Series, axes: Axes) -> None:
-    times = [_when(night) for night, _ in series.points]
-    # The unit that fits the last value, and how many of the series' own it has.
-    unit, size = formatting.of_seconds(series.points[-1][1].value) if series.unit == "s" else (series.unit, 1.0)
-    values = [own.value / size for _, own in series.points]
-    limits = [own.interval or (own.value, own.value) for _, own in series.points]
-    low, high = ([limit / size for limit in side] for side in zip(*limits, strict=True))
-    colour = style.colour("nights")
-    axes.plot(times, values, color=colour, marker="o", markersize=3 if len(times) <= MOST_BARS else 2, linewidth=1)
-    if len(times) <= MOST_BARS:
-        axes.vlines(times, low, high, color=colour, linewidth=1)
-    else:
-        axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
-    if series.verdict == "slower":
-        axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
-    title = f"{formatting.spaced(series.experiment)}: {series.label} ({unit})"
-    axes.set_title("\n".join(textwrap.wrap(title, LINE)), fontsize="small")
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    low_end, high_end = axes.get_ylim()
-    least, middle = LEAST_SPAN * sorted(values)[len(values) // 2] / 2, (low_end + high_end) / 2
-    axes.set_ylim(min(low_end, middle - least), max(high_end, middle + least))
-
-
-def _driver(night: Night) -> str:
-    """'driver 580.2' if it is another one than on the night before."""
-    change = next((each for each in night.changes if each.fact == DRIVER), None)
-    return f"driver {formatting.setting(DRIVER.key, change.new)}" if change else ""
-
-
-def _when(night: Night) -> float:
-    return float(date2num(datetime.fromisoformat(night.finished)))  # type: ignore[no-untyped-call]
