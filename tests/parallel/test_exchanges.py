@@ -7,7 +7,7 @@ import torch
 from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.counting import counting
-from scalecard.parallel import tensor_parallel as exchanges
+from scalecard.parallel import tensor_parallel
 from scalecard.parallel.tensor_parallel import COPY, GATHER, KEEP, REDUCE, SPLIT, Route, Value
 from torch import Tensor
 
@@ -28,7 +28,7 @@ def through(devices: Sequence[Device], route: Route, tensors: Sequence[Tensor], 
     tasks = [
         device.submit(lambda x: [torch.zeros(1), x], tensor) for device, tensor in zip(devices, tensors, strict=True)
     ]
-    exchange = exchanges.backward if back else exchanges.forward
+    exchange = tensor_parallel.backward if back else tensor_parallel.forward
     made = exchange(devices, route, Value(tasks, 1))
     return [task.result()[made.at] for task in made.tasks]
 
@@ -77,6 +77,6 @@ def test_what_was_exchanged_is_left_as_it_was(devices: list[Device]) -> None:
 def test_one_device_has_all_of_it(devices: list[Device]) -> None:
     value = Value([Task([WHOLE])])
     for route in (COPY, REDUCE, GATHER, SPLIT):
-        for exchange in (exchanges.forward, exchanges.backward):
+        for exchange in (tensor_parallel.forward, tensor_parallel.backward):
             (task,) = exchange(devices[:1], route, value).tasks
             assert torch.equal(task.result()[0], WHOLE)

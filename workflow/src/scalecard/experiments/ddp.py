@@ -167,7 +167,8 @@ class Steps:
         times = spec.check_steps if at.exact else 1
         ranks = tuple(range(ctx.world_size)) if option.sends else (ctx.rank,)
         plain = partial(self.expected, at, ranks, option.count, times)
-        values = sum(p.numel() for p in module.parameters())
+        parameters = trainable(built_in(model, seed=spec.seed, exact=at.exact).network(HOST, on_meta=True))
+        values = sum(p.numel() for p in parameters)
         return training(
             f"{model}, {option.name}, batches of {progress.counted(len(ranks), 'rank')}",
             stepper.step,
@@ -180,7 +181,7 @@ class Steps:
                 "updates": 1,
                 "forwards": option.count,
                 "samples": option.count * at.batch_size,
-                "all-reduces": num_buckets(module.parameters(), option.bucket_mib) if option.sends else 0,
+                "all-reduces": num_buckets(parameters, option.bucket_mib) if option.sends else 0,
                 "all-reduced bytes": values * (2 if option.hook else at.dtype.itemsize) if option.sends else 0,
             },
             module=module,
@@ -270,6 +271,7 @@ def _epoch(ctx: RankContext, dataset: datasets.Dataset, at: Epoch) -> Subject:
         frozen=workload.exact,
     )
     steps = len(reference.batches(len(images.train), workload.batch_size, ranks))
+    sent = sum(p.nbytes for p in trainable(workload.network(HOST, on_meta=True)))
     return epoch(
         at,
         trainer,
@@ -279,6 +281,6 @@ def _epoch(ctx: RankContext, dataset: datasets.Dataset, at: Epoch) -> Subject:
         devices=[ctx],
         ranks=ranks,
         shares=ranks,
-        counts={"all-reduced bytes": steps * sum(p.nbytes for p in module.parameters())},
+        counts={"all-reduced bytes": steps * sent},
         agreeing=module.parameters,
     )

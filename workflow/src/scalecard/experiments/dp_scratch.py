@@ -144,10 +144,10 @@ class Epochs:
 
     def _subject(self, at: Setting) -> Subject:
         used, on = self.devices[: at.devices], progress.counted(at.devices, "device")
-        run = _Run(self.spec, used, self.dataset, at)
-        num_images = len(run.dataset.train)
+        images = self.dataset.limited(at.num_images, None)
+        run, num_images = _Run(self.spec, used, images, at), len(images.train)
         steps = len(reference.batches(num_images, at.batch_size))
-        values = sum(parameter.numel() for parameter in run.model.replicas[0])
+        values = sum(parameter.numel() for parameter in lenet_parameters(seed=self.spec.seed, dtype=at.dtype))
         reduced, _ = bytes_received(at.algorithm, at.devices, values)
         image = 28 * 28 * at.dtype.itemsize + 8  # with its label
         forward, whole = map(flops, built_in("lenet", seed=self.spec.seed).without_data())
@@ -165,7 +165,7 @@ class Epochs:
                 "received bytes": num_images * image + steps * reduced * at.dtype.itemsize // 4,
                 "loaded samples": num_images if at.way == "as printed" else 0,
                 "synchronisations": steps if at.way in WAITING else 0,
-                **({} if at.way else {"test FLOPs": len(run.dataset.test) * forward}),
+                **({} if at.way else {"test FLOPs": len(images.test) * forward}),
             },
             compared=lambda: run.model.replicas[-1],
             order=run.order,
@@ -180,9 +180,8 @@ class _Run:
     As printed, processes read the images one by one, and every batch comes from the host's memory.
     """
 
-    def __init__(self, spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, at: Setting) -> None:
+    def __init__(self, spec: Spec, devices: Sequence[Device], images: datasets.Dataset, at: Setting) -> None:
         self.devices, self.batch_size, self.dtype, self.way = devices, at.batch_size, at.dtype, at.way
-        images = dataset.limited(at.num_images, None)
         self.dataset = images.to(devices[0].torch)
         self.order = torch.Generator().manual_seed(spec.seed)
         parameters = lenet_parameters(seed=spec.seed, dtype=at.dtype)

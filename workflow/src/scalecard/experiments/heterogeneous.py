@@ -12,7 +12,7 @@ another time than what it is compared with (they take turns).
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -104,14 +104,14 @@ class Divided:
             curves[device][share] = median(timing.completion)
         yield from self._together(*curves)
 
-    def _together(self, *curves: dict[int, float]) -> Iterator[Record]:
+    def _together(self, first: Mapping[int, float], second: Mapping[int, float]) -> Iterator[Record]:
         """The fastest device alone comes first: the others are compared with it."""
         whole = self.spec.batch_size
-        share, seconds = predicted_share(whole, *curves)
+        share, seconds = predicted_share(whole, first, second)
         case: Case = {**self.case, "part": "predicted"}
         yield Record(case=case, metric="predicted_share", unit="fraction", samples=[[share / whole]])
         yield Record(case=case, metric="predicted_time", unit="s", samples=[[seconds]])
-        first_is_faster = curves[0][whole] <= curves[1][whole]
+        first_is_faster = first[whole] <= second[whole]
         slower = swept(whole - share if first_is_faster else share, whole)
         shares = [0, *sorted({*slower, whole // 2})]
         firsts = [whole - n for n in shares] if first_is_faster else shares
@@ -152,8 +152,9 @@ class Divided:
         batch = workload.batch(sum(at.shares), HOST)
         trained = UnevenDataParallel(workload.network, devices, at.shares, batch, lr=workload.lr, times=times)
         replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
-        last, values = trained.replicas[-1], sum(parameter.nbytes for parameter in trained.replicas[0].parameters)
-        _, flop = workload.without_data()
+        used = [(share, each) for share, each in zip(at.shares, times, strict=True) if share]
+        (last_share, last_times), (_, flop) = used[-1], workload.without_data()
+        values = sum(parameter.nbytes for parameter in workload.network(HOST, on_meta=True).parameters())
         return training(
             f"{self.model}, {at}",
             trained.step,
@@ -164,11 +165,11 @@ class Divided:
             counts={
                 "FLOPs": flops(flop) * sum(map(math.prod, zip(at.shares, times, strict=True))),
                 "updates": 1,
-                "forwards": last.times,
-                "samples": last.times * len(last.shard[1]),
-                "received bytes": 2 * (len(replicas) - 1) * values,
+                "forwards": last_times,
+                "samples": last_times * last_share,
+                "received bytes": 2 * (len(used) - 1) * values,
             },
-            module=last.network,
+            module=trained.replicas[-1].network,
             compared=lambda: replicas[-1],
             after=lambda: [same_replicas([replica.parameters for replica in trained.replicas])],
         )

@@ -1,4 +1,4 @@
-"""Facts that may be unavailable: each is then None, and the reason is kept. And the versions, installed or locked."""
+"""Facts that may be unavailable: each is then None, with the reason. Also versions, and where the project is."""
 
 import importlib.metadata
 import os

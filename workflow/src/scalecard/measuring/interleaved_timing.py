@@ -43,7 +43,7 @@ def time_rounds(
     energy: bool = False,
     at_once: bool = False,
 ) -> list[Timing]:
-    """Prove, then time every variant, in the order given; the others are compared with the first one.
+    """Prove every variant, then time all in shuffled rounds; the others are compared with the first one given.
 
     A variant that runs out of memory, is not proven, or does not do the work that it should is dropped, its Timing says
     why, and the others go on; so is one whose parameters are wrong once timing is over, and one whose GPU has failed.

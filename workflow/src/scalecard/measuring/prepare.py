@@ -187,7 +187,7 @@ def caught(*, on_failure: Callable[[str, Reason], object], alone: bool) -> Itera
 
 
 def guarded(records: Iterable[Record], case: Case, *, metric: str = "time", unit: Unit = "s") -> Iterator[Record]:
-    """The records of one sweep point or, if preparing it runs out of memory, one failed record that says so.
+    """The records of one sweep point and, if it runs out of memory or is not proven, one failed record that says so.
 
     They are a group: what an earlier run kept of it is not measured again.
     """

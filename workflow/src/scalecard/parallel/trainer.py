@@ -1,6 +1,6 @@
 """Training a module on the resident data set: one step, one epoch, test accuracy."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ class Trainer:
 
     model: nn.Module
     dataset: Dataset
+    _: KW_ONLY
     batch_size: int
     lr: float
     seed: int

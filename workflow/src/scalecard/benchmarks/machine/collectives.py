@@ -62,7 +62,10 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
 
 def gradients_alone(ctx: RankContext, name: str, parameters: Sequence[Tensor], *, bucket_bytes: int) -> Subject:
     """The exchange of a model's gradients in buckets, and nothing else: what DDP could hide behind backward at best."""
-    flat = torch.zeros(sum(parameter.numel() for parameter in parameters), device=ctx.device)
+    flat, num_bytes = (
+        torch.zeros(sum(p.numel() for p in parameters), device=ctx.device),
+        sum(p.nbytes for p in parameters),
+    )
     buckets = flat.split(bucket_bytes // flat.element_size())
 
     def work() -> None:
@@ -75,7 +78,7 @@ def gradients_alone(ctx: RankContext, name: str, parameters: Sequence[Tensor], *
     return Subject(
         work=work,
         prove=partial(_checks, ctx, f"{name}, all-reduce alone: sum", work, flat, flat, wanted),
-        expected={"all-reduces": len(buckets), "all-reduced bytes": sum(each.nbytes for each in parameters)},
+        expected={"all-reduces": -(-num_bytes // bucket_bytes), "all-reduced bytes": num_bytes},
         agreeing=lambda: [flat],
     )
 

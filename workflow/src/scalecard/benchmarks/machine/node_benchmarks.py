@@ -1,5 +1,5 @@
 """Every part of one node, in turns and all at once: devices, their ways to the host and to each other, a load on all of
-them, the host's memory and its storage."""
+them, the host's memory and its storage. The counters of errors are read before and after."""
 
 import os
 import shutil
@@ -261,13 +261,8 @@ def error_counts() -> Counts:
         for file, name in PORT_COUNTERS.items():
             value = Missing().ask(name, lambda: int((port / "counters" / file).read_text()))
             if value is not None:
-                found[("adapter", port_name(port)), name] = value
+                found[("adapter", nccl.port_name(port)), name] = value
     return found
-
-
-def port_name(port: Path) -> str:
-    """'mlx5_0 port 1' for /sys/class/infiniband/mlx5_0/ports/1."""
-    return f"{port.parts[-3]} port {port.name}"
 
 
 def link_rates() -> dict[str, float]:
@@ -276,5 +271,5 @@ def link_rates() -> dict[str, float]:
     for port in sorted(nccl.ADAPTERS.glob("*/ports/*")):
         text = Missing().ask("rate", (port / "rate").read_text)
         if text:
-            rates[port_name(port)] = float(text.split()[0]) * 1e9 / 8
+            rates[nccl.port_name(port)] = float(text.split()[0]) * 1e9 / 8
     return rates

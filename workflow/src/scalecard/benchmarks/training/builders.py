@@ -42,7 +42,7 @@ ON_HOST = "on a CPU everything is in the host's memory already"
 
 
 def in_process(devices: Sequence[Device], *, stages: bool = True) -> Iterator[StrategyBuilder]:
-    """Those that use all of these devices, and their `stages` alone.
+    """Builders of the strategies that use all of these devices, and of their `stages` alone.
 
     Of one device also steps over smaller batches, and the update by itself.
     """
@@ -97,7 +97,7 @@ def _nn_data_parallel(devices: Sequence[Device], references: References, at: Set
 
 
 def on_ranks(ctx: RankContext) -> Iterator[StrategyBuilder]:
-    """Those of this many ranks, and what DDP's take to compute, and to exchange gradients.
+    """Builders of the strategies of these ranks, and of DDP's computing and exchange of gradients alone.
 
     With four or more ranks also products of two kinds, and over nodes FSDP within each.
     """

@@ -129,7 +129,14 @@ def concise_epoch(
     if begun and at.num_images is None:
         _take_over(module, begun)
     wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
-    trainer = Trainer(wrapped, images, workload.batch_size, workload.lr, workload.seed, frozen=workload.exact)
+    trainer = Trainer(
+        wrapped,
+        images,
+        batch_size=workload.batch_size,
+        lr=workload.lr,
+        seed=workload.seed,
+        frozen=workload.exact,
+    )
     return epoch(
         at,
         trainer,

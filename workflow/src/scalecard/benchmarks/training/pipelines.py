@@ -77,9 +77,17 @@ def subject(
     batches = workload.batches(staged.devices[0].torch, staged.devices[-1].torch)
     step = BatchCycle(partial(staged.step, split_size=at.split_size), batches)
     crossings = 2 if executor in OURS.values() else 1  # gradients are handed back by us, or by autograd
-    counts, optimizers = _counts(crossings, references, at, batches[0][0]), staged.optimizers
     return repeated(
-        at, step, model, staged.stages, staged.devices, references, counts, optimizers, repeats, **step.cycle
+        at,
+        step,
+        model,
+        stages=staged.stages,
+        devices=staged.devices,
+        references=references,
+        counts=_counts(crossings, references, at, batches[0][0]),
+        optimizers=staged.optimizers,
+        repeats=repeats,
+        **step.cycle,
     )
 
 
@@ -87,6 +95,7 @@ def repeated(
     at: Setting,
     step: Callable[[], object],
     model: nn.Module,
+    *,
     stages: Sequence[nn.Module],
     devices: Sequence[Device],
     references: References,
@@ -158,7 +167,17 @@ def _tutorial(devices: Sequence[Device], references: References, repeats: int, a
     step = partial(devices[0].submit, TutorialStep(model, draw, loss=workload.loss, optimizer=made))
     counts: dict[str, float] = {"forwards": len(at.micro_sizes()), "samples": workload.batch_size}
     counts |= {} if workload.exact else references.counts(workload, at.micro_sizes())
-    return repeated(at, step, whole, stages, used, references, counts, [made], repeats)
+    return repeated(
+        at,
+        step,
+        whole,
+        stages=stages,
+        devices=used,
+        references=references,
+        counts=counts,
+        optimizers=[made],
+        repeats=repeats,
+    )
 
 
 def suits(schedule: Schedule, replicas: int, at: Setting) -> None:

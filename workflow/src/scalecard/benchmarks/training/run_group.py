@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from scalecard import progress
-from scalecard.benchmarks.training.memory_trials import Fitting, Trials, largest_batch, timed, tried
+from scalecard.benchmarks.training.memory_trials import GRAIN, Fitting, Trials, largest_batch, timed, tried
 from scalecard.benchmarks.training.predicted_memory import predicted
 from scalecard.benchmarks.training.stage_timing import STAGE
 from scalecard.benchmarks.training.strategy import (
@@ -219,7 +219,7 @@ class Group:
             most=most,
             multiple=self.num_micro if strategy.pipelined else 1,
         )
-        note = MORE if found + max(self.num_micro, found // 16) > most else ""
+        note = MORE if found + max(self.num_micro, found // GRAIN) > most else ""
         yield Record(case=case, metric="largest_batch", unit="samples", samples=[[float(found)]], note=note)
 
 

@@ -8,7 +8,7 @@
     dataset(...)                         optional: a map-style data set of (inputs, targets), for a DataLoader
     UNIT                                 optional: "samples" (of which a batch has `size`) or "tokens"
 
-These files import nothing of ScaleCard but what they share among themselves.
+These files import nothing of ScaleCard but each other and `nested.at_least_float32`.
 """
 
 NAMES = (

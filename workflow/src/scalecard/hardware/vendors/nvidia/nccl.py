@@ -59,6 +59,11 @@ def remarks(paths: Mapping[str, int]) -> list[str]:
     return [remark for path, remark in REMARKS.items() if path in paths]
 
 
+def port_name(port: Path) -> str:
+    """'mlx5_0 port 1' for /sys/class/infiniband/mlx5_0/ports/1."""
+    return f"{port.parts[-3]} port {port.name}"
+
+
 def why_slow() -> Iterator[str]:
     """What keeps InfiniBand from being used as it could be; nothing if all is well, or if there is no adapter."""
     if not ADAPTERS.exists() or not any(ADAPTERS.iterdir()):
@@ -68,7 +73,7 @@ def why_slow() -> Iterator[str]:
     elif ctypes.util.find_library("ibverbs") is None:
         yield "libibverbs is not installed: NCCL uses TCP between nodes"
     ports = {port: (port / "state").read_text().split(":")[-1].strip() for port in sorted(ADAPTERS.glob("*/ports/*"))}
-    down = [f"{port.parts[-3]} port {port.name} ({state})" for port, state in ports.items() if state != "ACTIVE"]
+    down = [f"{port_name(port)} ({state})" for port, state in ports.items() if state != "ACTIVE"]
     if down:
         yield f"InfiniBand links that are not active: {', '.join(down)}"
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
