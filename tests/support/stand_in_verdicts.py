@@ -14,7 +14,7 @@ def _of(
     normal: str = "120 GB/s is the median of 4",
     kind: Kind = Kind.OTHER,
 ) -> Verdict:
-    return Verdict(part, kind, (), verdict, "100 GB/s", normal, who=who)
+    return Verdict(part, kind, (), verdict=verdict, value="100 GB/s", normal=normal, who=who)
 
 
 HEALTHY = (

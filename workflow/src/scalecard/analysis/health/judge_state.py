@@ -79,7 +79,8 @@ def _lost(at: View) -> Iterator[Verdict]:
     gone = [at.device(device) for device in range(num_devices) if seen and device not in seen]
     gone += [at.part(f"card {card} of the PCI bus") for card in silent_gpus(facts["missing"])]
     value, normal = "lost: nothing was measured of it", f"{len(seen) or 'other'} devices were measured"
-    yield from (Verdict(Part.COMPUTE, Kind.LOST, (lost,), "errors", value, normal) for lost in gone)
+    for lost in gone:
+        yield Verdict(Part.COMPUTE, Kind.LOST, (lost,), verdict="errors", value=value, normal=normal)
 
 
 def _slots(at: View) -> Iterator[Verdict]:
@@ -97,7 +98,8 @@ def _slots(at: View) -> Iterator[Verdict]:
             value = f"{unit}{found}" + (f" instead of {unit}{best}" if found < best else "")
             normal = f"{unit}{best} is what card and slot can do"
             if found:
-                yield Verdict(Part.HOST_LINKS, kind, (at.device(device),), _word(found >= best), value, normal, kind)
+                word, place = _word(found >= best), (at.device(device),)
+                yield Verdict(Part.HOST_LINKS, kind, place, verdict=word, value=value, normal=normal, measured=kind)
 
 
 def _seen(at: View, device: int) -> tuple[int, int]:
@@ -123,8 +125,15 @@ def _nvlinks(at: View) -> Iterator[Verdict]:
     for device, gpu in enumerate(gpus):
         if up := gpu["nvlinks"]:
             usual = int(median(its["nvlinks"] for its in gpus if its["name"] == gpu["name"] and its["nvlinks"]))
-            word, normal = _word(up >= usual), f"{usual} are up on the others"
-            yield Verdict(Part.GPU_LINKS, Kind.NVLINKS_DOWN, (at.device(device),), word, f"{up} up", normal, "NVLinks")
+            yield Verdict(
+                Part.GPU_LINKS,
+                Kind.NVLINKS_DOWN,
+                (at.device(device),),
+                verdict=_word(up >= usual),
+                value=f"{up} up",
+                normal=f"{usual} are up on the others",
+                measured="NVLinks",
+            )
 
 
 def _peer_access(at: View) -> Iterator[Verdict]:
@@ -132,9 +141,16 @@ def _peer_access(at: View) -> Iterator[Verdict]:
     copies = at.result.select("time", part="device link", peer=False)
     for a, b in sorted({tuple(sorted((r.integer("source"), r.integer("target")))) for r in copies}):
         if limits.nvlinks(at.result, a, b):
-            place, who = (at.device(a), at.device(b)), f"{at.device(a)} and {b}"
-            value, normal = "off, though NVLinks lead there", "peers write to each other's memory"
-            yield Verdict(Part.GPU_LINKS, Kind.PEER_ACCESS, place, "low", value, normal, "peer access", who=who)
+            yield Verdict(
+                Part.GPU_LINKS,
+                Kind.PEER_ACCESS,
+                (at.device(a), at.device(b)),
+                verdict="low",
+                value="off, though NVLinks lead there",
+                normal="peers write to each other's memory",
+                measured="peer access",
+                who=f"{at.device(a)} and {b}",
+            )
 
 
 def _host(at: View) -> Iterator[Verdict]:
@@ -142,11 +158,11 @@ def _host(at: View) -> Iterator[Verdict]:
     for record in at.result.select("free_space"):
         word, place = _word(record.median >= LEAST_FREE), (at.part("free space in data_dir"),)
         free, least = (formatting.count_bytes(size) for size in (record.median, LEAST_FREE))
-        yield Verdict(Part.HOST, Kind.FREE_SPACE, place, word, value=free, normal=f"at least {least}")
+        yield Verdict(Part.HOST, Kind.FREE_SPACE, place, verdict=word, value=free, normal=f"at least {least}")
     facts = at.result.environment
     governor = f", governor {facts['cpu_governor']}" if facts["cpu_governor"] else ""
     cores = f"{facts['machine']['cores']}{governor}"
-    yield Verdict(Part.HOST, Kind.OTHER, (at.part("cores"),), "not judged", cores, UNKNOWN)
+    yield Verdict(Part.HOST, Kind.OTHER, (at.part("cores"),), verdict="not judged", value=cores, normal=UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -192,8 +208,15 @@ def _loads(every: Sequence[View]) -> Iterator[Verdict]:
         slowed = bool(reasons) or went.at_the_end < FALL * usual
         normal = f"the usual rate at its end is {100 * usual:.0f} % of the first, and nothing but a power cap"
         normal += " and the driver's limit of heat" if in_laptop else ""
-        value, word = ", ".join(_course_text(went, record, device, reasons)), "slowed down" if slowed else "normal"
-        yield Verdict(Part.COMPUTE, Kind.SLOWED_DOWN, (at.device(device),), word, value, normal, "sustained load")
+        yield Verdict(
+            Part.COMPUTE,
+            Kind.SLOWED_DOWN,
+            (at.device(device),),
+            verdict="slowed down" if slowed else "normal",
+            value=", ".join(_course_text(went, record, device, reasons)),
+            normal=normal,
+            measured="sustained load",
+        )
 
 
 def _course_text(went: Course, record: Record, device: int, reasons: dict[str, float]) -> Iterator[str]:
@@ -213,9 +236,15 @@ def _adapters(every: Sequence[View]) -> Iterator[Verdict]:
     for at, port, rate in known:
         usual = _usual([int(theirs) for _, other, theirs in known if other == port])
         compared = len(every) > 1 and usual > 0
-        normal = f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else UNKNOWN
-        word, value = _word(rate >= usual) if compared else "not judged", f"{rate * 8 / 1e9:.0f} Gbit/s"
-        yield Verdict(Part.NETWORK, Kind.ADAPTER_RATE, (at.part(port),), word, value, normal, "line rate")
+        yield Verdict(
+            Part.NETWORK,
+            Kind.ADAPTER_RATE,
+            (at.part(port),),
+            verdict=_word(rate >= usual) if compared else "not judged",
+            value=f"{rate * 8 / 1e9:.0f} Gbit/s",
+            normal=f"{usual * 8 / 1e9:.0f} Gbit/s on most nodes" if compared else UNKNOWN,
+            measured="line rate",
+        )
 
 
 def _ways(result: Result) -> Iterator[Verdict]:
@@ -231,17 +260,19 @@ def _ways(result: Result) -> Iterator[Verdict]:
         found.append((Kind.NO_GPUDIRECT, Part.NETWORK, "InfiniBand through the host's memory, without GPUDirect"))
     if "SHM" in paths and pairs and min(pairs) > 0:
         found.append((Kind.SHARED_MEMORY, Part.GPU_LINKS, "the host's memory, although NVLinks lead to every GPU"))
-    uses = "NCCL uses"
-    yield from (Verdict(part, kind, (), "low", way, "the fastest way there is", uses) for kind, part, way in found)
+    uses, fastest = "NCCL uses", "the fastest way there is"
+    for kind, part, way in found:
+        yield Verdict(part, kind, (), verdict="low", value=way, normal=fastest, measured=uses)
     if paths and not found:
         ways = ", ".join(f"{count} channels by {path}" for path, count in paths.items())
-        yield Verdict(Part.COLLECTIVES, Kind.OTHER, (), "normal", ways, "the fastest way", uses)
+        word, normal = "normal", "the fastest way"
+        yield Verdict(Part.COLLECTIVES, Kind.OTHER, (), verdict=word, value=ways, normal=normal, measured=uses)
 
 
 def faults(result: Result) -> Iterator[Verdict]:
     """One for everything that failed, or had no time; what runs out of memory says nothing of a machine's health."""
     late, normal = [r for r in result.records if r.reason is Reason.NO_TIME], "every part is to be measured"
-    yield from (_untimed(record, Kind.NOT_MEASURED, normal, "not measured") for record in late)
+    yield from (_not_ok(record, Kind.NOT_MEASURED, verdict="not measured", normal=normal) for record in late)
     every = [*views(result), View(together(result))]
     failed = [(at, record) for at in every for record in at.result.records if record.is_fault]
     for at, record in failed:
@@ -249,12 +280,13 @@ def faults(result: Result) -> Iterator[Verdict]:
         kind, normal = FAILURES.get(record.reason or Reason.ERROR, other)
         ends = [axis for axis in ("device", "source", "target") if record.case.get(axis) is not None]
         place = tuple(at.device(record.integer(axis)) for axis in ends)
-        yield _untimed(record, kind, normal, "errors", place)
+        yield _not_ok(record, kind, verdict="errors", normal=normal, place=place)
 
 
-def _untimed(record: Record, kind: Kind, normal: str, word: str, place: tuple[Place, ...] = ()) -> Verdict:
+def _not_ok(record: Record, kind: Kind, *, verdict: str, normal: str, place: tuple[Place, ...] = ()) -> Verdict:
     named = record.text("part", "health")
-    return Verdict(PARTS.get(named, Part.HOST), kind, place, word, record.note, normal, named)
+    part = PARTS.get(named, Part.HOST)
+    return Verdict(part, kind, place, verdict=verdict, value=record.note, normal=normal, measured=named)
 
 
 def counters(result: Result) -> Iterator[Verdict]:
@@ -268,7 +300,12 @@ def counters(result: Result) -> Iterator[Verdict]:
         known = counter in COUNTERS
         wrong = known and grown > allowed
         place = at.part(adapter) if adapter else at.device(record.integer("device"))
-        word = "errors" if wrong else "normal" if known else "not judged"
-        value = f"{grown} more during the load" if grown else "none during the load"
-        normal = f"up to {allowed} is normal" if allowed else "none is normal"
-        yield Verdict(part, kind, (place,), word, value, normal, counter)
+        yield Verdict(
+            part,
+            kind,
+            (place,),
+            verdict="errors" if wrong else "normal" if known else "not judged",
+            value=f"{grown} more during the load" if grown else "none during the load",
+            normal=f"up to {allowed} is normal" if allowed else "none is normal",
+            measured=counter,
+        )

@@ -4,7 +4,7 @@ A result over several nodes is viewed as each node measured it: its own records 
 """
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -183,6 +183,7 @@ class Verdict:
     part: Part
     kind: Kind
     place: tuple[Place, ...]
+    _: KW_ONLY
     verdict: str
     value: str
     normal: str
