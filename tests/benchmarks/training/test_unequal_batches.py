@@ -112,7 +112,7 @@ def test_what_needs_fixed_shapes_is_refused_with_the_reason(records: list[Record
 def test_the_report_says_what_each_step_waits_for(records: list[Record], make_result: Callable[..., Result]) -> None:
     """Whatever this machine took: the terms add up, none is missing, and no rank is called the slow one."""
     result = make_result(records, experiment="strategies")
-    (ddp,) = [e for e in breakdown.of_strategies(PlatformResults({"strategies": result})) if e.strategy == "DDP"]
+    (ddp,) = [e for e in breakdown.of_strategies(PlatformResults({"strategies": result})) if e.run.strategy == "DDP"]
     slowest = ddp.term(breakdown.SLOWEST)
     assert slowest.seconds > 0
     assert slowest.rank is None

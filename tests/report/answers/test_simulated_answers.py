@@ -24,7 +24,7 @@ def of(measured: PlatformResults, strategy: str) -> breakdown.Breakdown:
     (found,) = [
         each
         for each in breakdown.of_strategies(measured)
-        if each.step.matches(strategy=strategy, devices=8, scaling="strong")
+        if each.run.step.matches(strategy=strategy, devices=8, scaling="strong")
     ]
     return found
 

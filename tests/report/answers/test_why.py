@@ -248,7 +248,7 @@ def test_of_one_node_nothing_is_told_from_several(measured: Make) -> None:
         if record.case["devices"] == 4
     ]
     for records in ([*within, *over], [*over, *within]):
-        by_nodes = {each.step.case.get("nodes"): each for each in breakdown.of_strategies(measured(records))}
+        by_nodes = {each.run.step.case.get("nodes"): each for each in breakdown.of_strategies(measured(records))}
         assert by_nodes[None].of("side by side") == pytest.approx(0, abs=1e-9)
         assert by_nodes[None].of("communication") == pytest.approx(1 * MS)
         assert by_nodes[4].of("side by side") == pytest.approx(25 * MS)

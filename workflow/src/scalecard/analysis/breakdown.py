@@ -69,15 +69,16 @@ class Term:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Breakdown(StrategyRun):
-    """A step and its terms: input comes on top, the others add up to it. The rest includes what is `untimed`."""
+class Breakdown:
+    """A run's step and its terms: input comes on top, the others add up to it. The rest includes what is `untimed`."""
 
+    run: StrategyRun
     terms: list[Term]
     untimed: tuple[Untimed, ...]
 
     @property
     def seconds(self) -> float:
-        return self.step.median
+        return self.run.step.median
 
     @property
     def ideal(self) -> float:
@@ -111,8 +112,7 @@ def of_strategies(measured: PlatformResults) -> list[Breakdown]:
     if result is None:
         return []
     runs = [run for workload in workloads(result) for run in strategy_runs(result, workload)]
-    able = [(run.step, run.alone) for run in runs if run.fits and run.devices > 1]
-    return [_of(step, alone, result, measured) for step, alone in able if alone]
+    return [_of(run, run.alone, result, measured) for run in runs if run.fits and run.devices > 1 and run.alone]
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Ideal:
         return [extra, Term(name, time - update - self.without_update, error)]
 
 
-def _of(step: Record, single: Record, result: Result, measured: PlatformResults) -> Breakdown:
-    kind = strategies.of(step.case["strategy"])
+def _of(run: StrategyRun, single: Record, result: Result, measured: PlatformResults) -> Breakdown:
+    step, kind = run.step, strategies.of(run.step.case["strategy"])
     share = step.integer("units") / single.integer("units") / step.integer("devices")
     update = result.find("update_time", workload=step.case["workload"])
     ideal = Ideal(share * single.median, half_width(single, share), update.median if update else 0.0, share)
@@ -153,7 +153,7 @@ def _of(step: Record, single: Record, result: Result, measured: PlatformResults)
     terms = [Term(COMPUTE, ideal.seconds - again, ideal.error), *([Term(RECOMPUTED, again)] if again else []), *found]
     terms.append(Term(REST, step.median - sum(term.seconds for term in terms), half_width(step)))
     terms += _input(step, measured)
-    return Breakdown(step=step, alone=single, terms=terms, untimed=(*untimed, *kind.untimed))
+    return Breakdown(run=run, terms=terms, untimed=(*untimed, *kind.untimed))
 
 
 def _terms(kind: Strategy, step: Record, result: Result, ideal: Ideal) -> tuple[list[Term], tuple[Untimed, ...]]:

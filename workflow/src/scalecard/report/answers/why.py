@@ -61,11 +61,11 @@ def plot(measured: PlatformResults) -> Figure:
 
 def _on_most_devices(measured: PlatformResults) -> dict[str, list[Breakdown]]:
     """By workload, that of the fastest step first: strong scaling or, if there is none, weak scaling."""
-    by_workload = by_key((each.workload, each) for each in breakdown.of_strategies(measured))
+    by_workload = by_key((each.run.workload, each) for each in breakdown.of_strategies(measured))
     for name, own in by_workload.items():
-        chosen = [each for each in own if each.scaling == "strong"] or own
-        most = max(each.devices for each in chosen)
-        by_workload[name] = sorted((e for e in chosen if e.devices == most), key=lambda each: each.seconds)
+        chosen = [each for each in own if each.run.scaling == "strong"] or own
+        most = max(each.run.devices for each in chosen)
+        by_workload[name] = sorted((e for e in chosen if e.run.devices == most), key=lambda each: each.seconds)
     return dict(sorted(by_workload.items(), key=lambda item: item[1][0].seconds))
 
 
@@ -77,26 +77,33 @@ def _bars(found: Sequence[Breakdown], axes: Axes, platform: str) -> None:
     charts.stacks([_point(e, name, platform) for name in terms for e in found], axes, unit="s", hatched=HATCHED)
     charts.mark_rows(axes, {row: each.seconds for row, each in enumerate(found)})
     charts.mark_at(axes, found[0].ideal, "ideal")
-    axes.set(xlabel=f"time of a step on {found[0].devices} devices")
+    axes.set(xlabel=f"time of a step on {found[0].run.devices} devices")
 
 
 def _point(found: Breakdown, name: str, platform: str) -> Point:
-    term, samples = found.term(name), found.step.num_samples
+    term, run = found.term(name), found.run
     bounds = Interval(term.seconds - term.error, term.seconds + term.error) if term.error else None
-    return Point(series=found.strategy, x=name, value=term.seconds, interval=bounds, samples=samples, platform=platform)
+    return Point(
+        series=run.strategy,
+        x=name,
+        value=term.seconds,
+        interval=bounds,
+        samples=run.step.num_samples,
+        platform=platform,
+    )
 
 
 def findings(measured: PlatformResults) -> list[Finding]:
     """Of DDP and each workload's fastest strategy, the largest term and, unless devices are emulated, its remedy."""
     found = sorted((e for own in _on_most_devices(measured).values() for e in own), key=lambda each: each.seconds)
-    fastest = {each.workload: each for each in reversed(found)}.values()
-    chosen = [each for each in found if each in fastest or each.strategy == DDP.name]
+    fastest = {each.run.workload: each for each in reversed(found)}.values()
+    chosen = [each for each in found if each in fastest or each.run.strategy == DDP.name]
     return [*(_largest(each, advise=not measured.emulated) for each in chosen), *_missing(found)]
 
 
 def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
     """The terms that are part of the rest, because something was not timed alone."""
-    strategies = by_key((untimed, each.strategy) for each in found for untimed in each.untimed)
+    strategies = by_key((untimed, each.run.strategy) for each in found for untimed in each.untimed)
     terms = [
         f"{', '.join(dict.fromkeys(names))}: {', '.join(breakdown.TERMS_OF[untimed])} ({not_timed(untimed)})"
         for untimed, names in strategies.items()
@@ -106,7 +113,7 @@ def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
 
 
 def _largest(found: Breakdown, *, advise: bool) -> Finding:
-    largest, name = found.largest, f"{found.workload}, {found.strategy} on {found.devices} devices"
+    largest, name = found.largest, f"{found.run.workload}, {found.run.strategy} on {found.run.devices} devices"
     ideal, late = formatting.seconds(found.ideal), found.of(breakdown.INPUT)
     if again := found.of(breakdown.RECOMPUTED):
         ideal += f", of which {formatting.seconds(again)} compute again what checkpointing has not kept"
@@ -130,7 +137,7 @@ def _largest(found: Breakdown, *, advise: bool) -> Finding:
         amount = _amount(Term(rest.name, abs(rest.seconds), rest.error), found)
         said = f"explain too much by {amount}" if rest.seconds < 0 else f"leave {amount} unexplained"
         text += f" The parts {said}: they do not explain this step."
-    headline = f"{found.workload}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
+    headline = f"{found.run.workload}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
     return Finding(text=text, headline=headline, topic=Topic.LARGEST_TERM if sure else Topic.UNSURE_TERM)
 
 
@@ -146,19 +153,19 @@ def _share(seconds: float, found: Breakdown) -> str:
 def tables(measured: PlatformResults) -> list[Table]:
     """Every strategy at every number of devices: each term in seconds and as a share of the step."""
     every = breakdown.of_strategies(measured)
-    found = sorted(every, key=lambda e: (e.workload, e.devices, e.scaling, e.seconds))
+    found = sorted(every, key=lambda e: (e.run.workload, e.run.devices, e.run.scaling, e.seconds))
     shown = [name for name in breakdown.TERMS if any(each.of(name) for each in found)]
     rows: list[dict[str, str | Cell]] = [
         {
-            "Workload": each.workload,
-            "Strategy": each.strategy,
-            "Devices": Cell(f"{each.devices}{f' on {nodes} nodes' if nodes else ''}", each.devices),
-            "Scaling": each.scaling,
+            "Workload": each.run.workload,
+            "Strategy": each.run.strategy,
+            "Devices": Cell(f"{each.run.devices}{f' on {nodes} nodes' if nodes else ''}", each.run.devices),
+            "Scaling": each.run.scaling,
             "Step": Cell(formatting.seconds(each.seconds), each.seconds),
             **{name.capitalize(): _cell(each, name) for name in shown},
         }
         for each in found
-        for nodes in [each.step.case.get("nodes")]
+        for nodes in [each.run.step.case.get("nodes")]
     ]
     note = (
         "What each term is: see the method. A term below zero is a gain. The rest is what no term explains. Input comes"
