@@ -71,12 +71,12 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
     blocks = time_blocks(workload, devices[0], spec.measure, case) if counts else []
     for timing in blocks:
         yield timing.record("block_time")
-    case["batches"] = spec.batches
+    timed: Case = {**case, "batches": spec.batches}
     references = References(devices[0].torch, spec.check_steps)
-    variants = [_variant(spec, devices[:1], references, (), {**case, "strategy": SINGLE.name})]
+    variants = [_variant(spec, devices[:1], references, (), {**timed, "strategy": SINGLE.name})]
     for name, cuts in chosen_cuts(spec.model, lambda: blocks, counts):
         used = devices[: len(cuts) + 1]
-        variants += _cut(spec, used, references, cuts, {**case, "devices": len(used), "cut": name})
+        variants += _cut(spec, used, references, cuts, {**timed, "devices": len(used), "cut": name})
     every = [*variants, *tutorial_variants(variants, devices, references, spec.batches)]
     progress.doing(f"{spec.model}: {', '.join(variant.name for variant in every)}")
     timings = time_rounds(every, devices=devices, rule=spec.measure, energy=True)
@@ -84,7 +84,7 @@ def _resnet50(spec: Spec, devices: list[Device]) -> Iterator[Record]:
         record = timing.record("step_time" if place < len(variants) else "tutorial_time")
         cuts = timing.variant.timed_at.cuts
         yield with_blocks(record, cuts) if cuts else record
-    yield from not_cut(spec.model, blocks, counts, {**case, "strategy": MODEL_PARALLEL.name})
+    yield from not_cut(spec.model, blocks, counts, {**timed, "strategy": MODEL_PARALLEL.name})
     yield from peak_memory(timings[: len(variants)], workload=spec.model)
 
 

@@ -41,6 +41,7 @@ from scalecard.hardware.failures import in_one_line
 from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.counting import flops
+from scalecard.measuring.memory import NO_PEAK
 from scalecard.measuring.prepare import too_few_devices
 from scalecard.measuring.spec import AtLeastTwo, Common, Distinct, Positive, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
@@ -52,7 +53,6 @@ from scalecard.workloads.compiled import empty_cache_of_code
 from scalecard.workloads.recipe import Checkpointing
 from scalecard.workloads.workload import Workload
 
-NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
 # Of the record that says that nothing was measured, and its unit.
 METRICS: Mapping[str, tuple[str, Unit]] = {
     "times": ("step_time", "s"),

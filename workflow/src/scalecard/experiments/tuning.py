@@ -30,6 +30,7 @@ from scalecard.hardware.machine import Machine
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.interleaved_timing import epoch_records
+from scalecard.measuring.memory import NO_PEAK
 from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.spec import AtLeastTwo, Distinct, Positive, Rate, Several
 from scalecard.measuring.stopping_rule import in_equal_parts
@@ -42,7 +43,6 @@ from scalecard.workloads.compiled import empty_cache_of_code
 from scalecard.workloads.recipe import OptimizerSettings, precision_on
 from scalecard.workloads.workload import Workload, built_in
 
-NO_PEAK = "CPU ranks share the host's memory: there is no peak per device"
 CHECK_BATCH = 2
 Rung = Literal["tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "graphs"]
 

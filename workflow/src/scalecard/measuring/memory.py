@@ -30,6 +30,8 @@ from scalecard.measuring.prepare import guarded
 from scalecard.records.axes import MemoryKind
 from scalecard.records.record import Record
 
+NO_PEAK = "CPU workers and ranks share the host's memory: there is no peak per device"
+
 BLOCK = 512  # bytes; PyTorch's allocators give out multiples: kMinBlockSize in c10/core/AllocatorConfig.h
 
 
@@ -133,8 +135,7 @@ def peak_memory(timings: Iterable[Timing], *, workload: str) -> Iterator[Record]
         if not variant.devices or not timing.prepared:
             continue
         if variant.devices[0].torch.type == "cpu":
-            note = "CPU workers share the host's memory: there is no peak per device"
-            yield Record.skipped({"workload": workload}, note, metric="peak_memory", unit="B")
+            yield Record.skipped({"workload": workload}, NO_PEAK, metric="peak_memory", unit="B")
             return
         yield from guarded(_peaks(variant, timing.prepared.subject.work), variant.case, metric="peak_memory", unit="B")
 
