@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis.loading_and_saving import Cost, cheapest, costs
+from scalecard.analysis.checkpoint_cost import Cost, cheapest, costs
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result

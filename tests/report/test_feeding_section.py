@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scalecard.analysis.loading_and_saving import loader_results
+from scalecard.analysis.loader_results import loader_results
 from scalecard.figures import points
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import input as section

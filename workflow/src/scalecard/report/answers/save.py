@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting
-from scalecard.analysis.loading_and_saving import Cost, cheapest, costs
+from scalecard.analysis.checkpoint_cost import Cost, cheapest, costs
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts, style
 from scalecard.figures.points import Point

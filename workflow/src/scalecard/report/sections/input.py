@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting
-from scalecard.analysis.loading_and_saving import LoaderResults, changed, loader_results, workers
+from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, workers
 from scalecard.analysis.step_records import ONE, rate, time_per_unit
 from scalecard.figures import charts, points
 from scalecard.progress import counted
