@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from scalecard.analysis.health.verdict import ADVICE, Kind, Part
-from scalecard.cli import output
-from scalecard.cli.output import Health
+from scalecard.cli import health_gate
+from scalecard.cli.health_gate import Health
 from scalecard.records.record import Result
 from support.builders import repeated
 from support.stand_in_verdicts import ALERTS, HEALTHY, install
@@ -28,7 +28,7 @@ def checked(health_result: Result, monkeypatch: pytest.MonkeyPatch) -> Check:
 
     def check(*words: str, fail_on: str | None = None) -> Health:
         install(monkeypatch, *(ALERTS[word] for word in words))
-        return output.check_health([health_result], "box", fail_on=fail_on)
+        return health_gate.check([health_result], "box", fail_on=fail_on)
 
     return check
 
@@ -58,7 +58,7 @@ def test_a_healthy_machine_fails_at_no_level(checked: Check, level: str | None) 
 
 
 def test_each_part_is_a_line_and_each_alert_has_its_advice(checked: Check) -> None:
-    lines = output.health_output(checked("low", "slowed down", fail_on="errors")).text.splitlines()
+    lines = health_gate.output(checked("low", "slowed down", fail_on="errors")).text.splitlines()
     assert lines[0].startswith("box (")
     assert lines[0].endswith("measured 2026-01-01 00:01 UTC")
     assert lines[1:] == [
@@ -80,20 +80,20 @@ def test_a_part_that_is_slow_by_another_parts_fault_is_not_called_normal(
     """One fault is one alert: a slow link is the alert, and the collectives over it have none of their own."""
     slow = [replace(ALERTS["low"], part=Part.COLLECTIVES, verdict=word) for word in ("normal", "odd one out", "low")]
     install(monkeypatch, verdicts=slow)
-    found = output.check_health([health_result], "box", fail_on="odd")
-    assert output.health_output(found).text.splitlines()[1] == (
+    found = health_gate.check([health_result], "box", fail_on="odd")
+    assert health_gate.output(found).text.splitlines()[1] == (
         "  collectives  odd one out  1 of 3 normal, by an alert of another part"
     )
     assert found.failing == []
-    assert 'failures="0"' in output.health_output(found).junit
+    assert 'failures="0"' in health_gate.output(found).junit
 
 
 def test_without_a_level_the_closing_line_names_none(checked: Check) -> None:
-    assert output.health_output(checked("low")).text.splitlines()[-1] == "1 alert"
+    assert health_gate.output(checked("low")).text.splitlines()[-1] == "1 alert"
 
 
 def test_json_says_which_alerts_fail(checked: Check) -> None:
-    told = json.loads(output.health_output(checked("errors", "odd one out", fail_on="low")).json)
+    told = json.loads(health_gate.output(checked("errors", "odd one out", fail_on="low")).json)
     assert {key: told[key] for key in ("platform", "fail_on", "failed", "emulated")} == {
         "platform": "box",
         "fail_on": "low",
@@ -110,7 +110,7 @@ def test_json_says_which_alerts_fail(checked: Check) -> None:
 
 
 def test_junit_has_a_case_for_each_part_and_the_alerts_that_fail(checked: Check) -> None:
-    document = output.health_output(checked("errors", "odd one out", fail_on="low")).junit
+    document = health_gate.output(checked("errors", "odd one out", fail_on="low")).junit
     (suite,) = ElementTree.fromstring(document.encode())
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "4",
@@ -134,7 +134,7 @@ def test_junit_has_a_case_for_each_part_and_the_alerts_that_fail(checked: Check)
 
 
 def test_junit_without_a_level_fails_for_any_alert(checked: Check) -> None:
-    (suite,) = ElementTree.fromstring(output.health_output(checked("odd one out")).junit.encode())
+    (suite,) = ElementTree.fromstring(health_gate.output(checked("odd one out")).junit.encode())
     assert suite.get("failures") == "1"
 
 
@@ -142,7 +142,7 @@ def test_two_alerts_of_a_part_are_one_failure(checked: Check, monkeypatch: pytes
     first = ALERTS["low"]
     install(monkeypatch, first, replace(first, who="GPU 3"))
     found = replace(checked("low"), alerts=[first, replace(first, who="GPU 3")])
-    (suite,) = ElementTree.fromstring(output.health_output(found).junit.encode())
+    (suite,) = ElementTree.fromstring(health_gate.output(found).junit.encode())
     (failure,) = [case.find("failure") for case in suite if case.find("failure") is not None]
     assert failure is not None
     assert str(failure.get("message")).endswith("(and 1 more)")
@@ -153,7 +153,7 @@ def test_results_without_health_are_one_line_with_what_they_have(make_result: Ca
     with pytest.raises(
         ValueError, match=r"^'box': has no result of health \(it has: async_timing\); .*snakemake health"
     ):
-        output.check_health([make_result([repeated(1.0)])], "box", fail_on=None)
+        health_gate.check([make_result([repeated(1.0)])], "box", fail_on=None)
 
 
 def test_an_old_result_is_refused_where_a_new_one_is_asked_for(
@@ -161,9 +161,9 @@ def test_an_old_result_is_refused_where_a_new_one_is_asked_for(
 ) -> None:
     install(monkeypatch)
     old = replace(health_result, finished=(datetime.now(UTC) - timedelta(hours=30)).isoformat())
-    assert output.check_health([old], "box", fail_on=None, max_age=31)
+    assert health_gate.check([old], "box", fail_on=None, max_age=31)
     with pytest.raises(ValueError, match=r"'box': health was measured 30\.0 hours ago, more than --max-age 24"):
-        output.check_health([old], "box", fail_on=None, max_age=24)
+        health_gate.check([old], "box", fail_on=None, max_age=24)
     for wrong in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match=r"--max-age .*must be above 0"):
-            output.check_health([old], "box", fail_on=None, max_age=wrong)
+            health_gate.check([old], "box", fail_on=None, max_age=wrong)

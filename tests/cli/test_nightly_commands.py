@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from scalecard.cli import output
+from scalecard.cli import health_gate
 from scalecard.cli.commands import parser
 from support.builders import repeated
 from support.nights import Nights
@@ -42,7 +42,7 @@ def test_health_gates_a_cron_job(scalecard: Command, health: Path, arguments: tu
 
 
 def test_the_command_takes_every_level_of_the_gate(scalecard: Command, health: Path) -> None:
-    assert {scalecard("health", "--fail-on", level).status for level in output.LEVELS} == {0, 1}
+    assert {scalecard("health", "--fail-on", level).status for level in health_gate.LEVELS} == {0, 1}
 
 
 def test_health_prints_json_and_writes_junit_even_if_it_fails(scalecard: Command, health: Path) -> None:

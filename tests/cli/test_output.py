@@ -5,18 +5,23 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
+import pytest
 from scalecard.cli.output import JUnitCase, Output, aligned
 
 MOMENT = "2026-01-02T03:04:05.678+00:00"
 NASTY = 'a <b> & "c" ]]> \x00\x1b[31m \ufffe ü'
 
 
-def test_comparisons_load_nothing_that_draws_or_measures() -> None:
-    """Importing matplotlib or torch takes seconds, and what a comparison prints needs neither."""
-    started = "import sys, scalecard.cli.compare_output as _; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "large"),
+    [("compare_output", {"matplotlib", "torch"}), ("health_gate", {"matplotlib", "pandas", "torch"})],
+)
+def test_what_only_prints_loads_nothing_that_draws_or_measures(module: str, large: set[str]) -> None:
+    """Importing these takes seconds."""
+    started = f"import sys, scalecard.cli.{module} as _; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", started], text=True).split()
-    assert "scalecard.report.trend" in loaded
-    assert {"matplotlib", "torch"}.isdisjoint(loaded)
+    assert f"scalecard.cli.{module}" in loaded
+    assert large.isdisjoint(loaded)
 
 
 def test_counts_and_text_survive_what_xml_cannot_hold() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from scalecard.analysis.health.verdict import Kind, Part, Verdict
-from scalecard.cli import output
+from scalecard.cli import health_gate
 
 
 def _of(
@@ -33,5 +33,5 @@ ALERTS = {
 
 def install(monkeypatch: pytest.MonkeyPatch, *alerts: Verdict, verdicts: Sequence[Verdict] = HEALTHY) -> None:
     """Let every health result have these verdicts, and these alerts besides."""
-    monkeypatch.setattr(output, "verdicts", lambda result: [*verdicts, *alerts])
-    monkeypatch.setattr(output, "alerts", lambda result: list(alerts))
+    monkeypatch.setattr(health_gate, "verdicts", lambda result: [*verdicts, *alerts])
+    monkeypatch.setattr(health_gate, "alerts", lambda result: list(alerts))

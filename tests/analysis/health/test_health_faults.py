@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from scalecard.analysis.health.alerts import alerts
-from scalecard.cli.output import check_health
+from scalecard.cli import health_gate
 from scalecard.records.record import Reason, Record, Result
 from scalecard.report.first_screen import faults_of
 from scalecard.report.sections import health
@@ -38,7 +38,7 @@ def test_a_gpu_whose_driver_reports_an_error_is_one_alert(level: str) -> None:
     assert (alert.what, alert.verdict) == ("GPU 3: the driver reported an error", "errors")
     assert "uncorrectable ECC" in alert.value
     assert "dmesg" in alert.advice
-    assert check_health([box], "box", fail_on=level).failing == [alert]
+    assert health_gate.check([box], "box", fail_on=level).failing == [alert]
     words = {tile.part: tile.verdict for tile in health.tiles(box)}
     assert (words["compute"], words["memory"], words["host"]) == ("errors", "errors", "normal")
 
@@ -117,5 +117,5 @@ def test_a_part_without_time_is_one_alert_and_fails_every_level(level: str) -> N
     (alert,) = alerts(replace(box, records=late))
     assert alert.verdict == "not measured"
     assert "`minutes` of health" in alert.advice
-    assert check_health([replace(box, records=late)], "box", fail_on=level).failing == [alert]
+    assert health_gate.check([replace(box, records=late)], "box", fail_on=level).failing == [alert]
     assert "Nothing stands out" not in " ".join(each.text for each in health.findings(replace(box, records=late)))

@@ -289,11 +289,11 @@ def _check_margin(margin: float) -> None:
 
 
 def _health(args: argparse.Namespace) -> int:
-    from scalecard.cli import locate_results, output
+    from scalecard.cli import health_gate, locate_results
 
     name = args.results or str(locate_results.this_platform())
-    found = output.check_health(locate_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
-    _say(output.health_output(found), args)
+    found = health_gate.check(locate_results.find(name), name, fail_on=args.fail_on, max_age=args.max_age)
+    _say(health_gate.output(found), args)
     return int(bool(found.failing))
 
 
