@@ -52,7 +52,7 @@ def test_what_is_odd_and_low_besides_fails_as_low(checked: Check) -> None:
     assert found.failing == [both]
 
 
-@pytest.mark.parametrize("level", [None, *output.LEVELS])
+@pytest.mark.parametrize("level", [None, *health_gate.LEVELS])
 def test_a_healthy_machine_fails_at_no_level(checked: Check, level: str | None) -> None:
     assert checked(fail_on=level).failing == []
 
