@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scalecard.jobs import plan, startup
+from scalecard.jobs import kubernetes_pods, plan
 from support.projects import SITE, copy_project, planned, results_of, set_up_site, snakemake, with_profile
 
 pytestmark = [
@@ -107,9 +107,9 @@ def test_pods_measure_and_each_asks_for_a_node_with_all_its_gpus_for_itself(
     assert result.environment["container_engine"] == "kubernetes"
     assert len(kubernetes.jobs) == 2, "one describes the node, one measures"
     describing, measuring = (job["spec"]["template"]["spec"] for job in kubernetes.jobs.values())
-    assert describing["activeDeadlineSeconds"] == 60 * (10 + startup.TO_PULL), "rule machine's runtime"
+    assert describing["activeDeadlineSeconds"] == 60 * (10 + kubernetes_pods.TO_PULL), "rule machine's runtime"
     share = 1  # minutes, rounded up: its part of the budget of 60
-    assert measuring["activeDeadlineSeconds"] == 60 * (share + plan.SLACK + startup.TO_PULL)
+    assert measuring["activeDeadlineSeconds"] == 60 * (share + plan.SLACK + kubernetes_pods.TO_PULL)
     for job in kubernetes.jobs.values():
         template = job["spec"]["template"]
         (container,) = template["spec"]["containers"]

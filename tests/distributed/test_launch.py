@@ -1,5 +1,6 @@
 """Ranks on this machine: what they return and agree on, which failure is told, and that nothing outlives a launch."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -109,6 +110,19 @@ def test_a_killed_rank_is_a_failed_record_of_each_case_that_names_it(machine: Ma
     for record in records:
         assert (record.status, record.metric, record.samples) == ("failed", "step_time", [])
         assert "rank 1 was killed by signal 9" in record.note
+
+
+def second_crashes(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        ctypes.string_at(0)
+    dist.barrier()
+
+
+@pytest.mark.usefixtures("forked_ranks")
+def test_a_rank_that_crashes_says_where(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RankLost, match=r"rank 1 was killed by signal 11, in string_at \(__init__.py, line \d+\)$"):
+        launch(second_crashes, layout=TWO, machine=machine)
+    assert "in second_crashes" in capfd.readouterr().err, "the whole stack, in the log"
 
 
 def second_fails_at_the_second_size(ctx: RankContext, kill: bool) -> Iterator[Record]:

@@ -9,7 +9,7 @@ from snakemake.settings.types import DeploymentMethod
 
 from scalecard import exports
 from scalecard.hardware import host
-from scalecard.jobs import inputs, plan, startup
+from scalecard.jobs import inputs, kubernetes_pods, plan, startup
 from scalecard.jobs.config import resolve
 from scalecard.jobs.containers import build, launch
 
@@ -70,7 +70,7 @@ if workflow.is_main_process:
     if config["cluster"] == "slurm":
         startup.wait_for_slurm_jobs(sys.argv)
     if config["cluster"] == "kubernetes":
-        startup.complete_kubernetes_jobs()
+        kubernetes_pods.complete_all()
 
 # Experiments that are measured again though nothing has changed, and why.
 AGAIN = (

@@ -7,15 +7,19 @@ nothing outlives a killed measurement. What the ranks of a node write down for i
     failed.RANK    the error, when, whether it says that another rank did not answer, and which ranks were stopped then
     records        what rank 0 has yielded so far
     spent          what rank 0 spent its seconds on, once it ends
+    crashed.RANK   where each of its threads was when it crashed; empty if it did not
 
-A rank that was killed leaves no second note, and makes those that wait for it fail as well.
+A rank that was killed leaves no failed.RANK, and makes those that wait for it fail as well.
 """
 
+import faulthandler
 import json
 import logging
 import multiprocessing
 import os
+import re
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -112,7 +116,8 @@ class Notes:
                 silent = [other for other in ranks if other != rank] if len(ranks) == 2 else []
                 return Failure(how, time.time_ns(), ranks, about_others=True, reason=Reason.LOST, silent=silent)
             how = f"was killed by signal {-failed.exitcode}" if failed.exitcode < 0 else f"ended ({failed.exitcode})"
-            return Failure(f"rank {rank} {how}", time.time_ns(), ranks, about_others=False, reason=Reason.LOST)
+            how = f"rank {rank} {how}{self._place_of_crash(rank)}"
+            return Failure(how, time.time_ns(), ranks, about_others=False, reason=Reason.LOST)
         first = min(notes.values(), key=lambda note: note["time"])
         waited = first["about_others"]
         return Failure(
@@ -124,6 +129,14 @@ class Notes:
             silent=sorted(set(ranks) - set(notes)) if waited else [],
             stopped=stopped,
         )
+
+    def _place_of_crash(self, rank: int) -> str:
+        """', in FUNCTION (FILE, line N)' if the rank crashed, by its own note, which goes to the log."""
+        note = self.folder / f"crashed.{rank}"
+        stacks = note.read_text() if note.exists() else ""
+        print(stacks, end="", file=sys.stderr, flush=True)
+        frame = re.search(r'Current thread .*\n  File "(.*)", line (\d+) in (\S+)', stacks)
+        return f", in {frame[3]} ({Path(frame[1]).name}, line {frame[2]})" if frame else ""
 
     def _began(self) -> dict[int, int]:
         """The process IDs of the ranks that began."""
@@ -242,6 +255,7 @@ def _main(
     rank = int(os.environ["RANK"])
     progress.inherit(quiet=rank != 0)
     notes.begin(rank)
+    faulthandler.enable((notes.folder / f"crashed.{rank}").open("w"))
     try:
         context = joining()
         value = function(context, *args)

@@ -1,4 +1,4 @@
-"""What is done as a workflow starts: room on the disk, leftovers of killed runs, Snakemake's messages shortened.
+"""What is done as a workflow starts: it looks for room on the disk, clears up after killed runs, and shortens messages.
 
 A killed Snakemake leaves its lock files, and the next one stops until `snakemake --unlock`. So every workflow also
 holds a lock that the kernel releases when it dies, on a file of its own, named after the kernel it runs on:
@@ -8,22 +8,16 @@ holds a lock that the kernel releases when it dies, on a file of its own, named 
 The folder's lock is stale if every file there is one of this host's and nobody holds it. A file of another host proves
 nothing, since not every shared file system passes locks on: what it may still hold is left alone.
 
-Jobs that a killed workflow left in Slurm's queue: they keep running, and the next start waits for them.
-
-Slurm's plugin, unlike cluster-generic, cannot adopt a job of an earlier run: it would be submitted again even while it
-is running. Snakemake marks the output of each job that it submits with the scheduler's job ID; but once the job runs,
-its own Snakemake writes the mark anew, without the ID. So the queue is asked as well: the plugin names each job after
-its run, by a UUID, and starts it in the project's folder.
-
-Kubernetes' plugin cannot request all that a measurement needs, so that is added to each job's specification: it never
-shares its node with another (it also requests all of the node's GPUs), ends at its time limit, has shared memory for
-NCCL, installs nothing, and knows the digest of the image that it runs in.
+In Slurm's queue, the jobs of a killed workflow keep running. Slurm's plugin, unlike cluster-generic, cannot adopt them:
+it would submit a job again even while it is running. So the next workflow waits until they have ended. Snakemake marks
+the output of each job that it submits with the scheduler's job ID; but once the job runs, its own Snakemake writes the
+mark anew, without the ID. That is why the queue is asked as well: the plugin names each job after its run, by a UUID,
+and starts it in the project's folder.
 """
 
 import atexit
 import contextlib
 import fcntl
-import functools
 import itertools
 import json
 import logging
@@ -35,9 +29,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Sequence
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -60,9 +53,6 @@ REPEATED = re.compile(
     r"Select jobs to execute\.\.\.|Execute \d+ jobs\.\.\.|Singularity containers: ignored|Using shell: .*"
     r"|Assuming unrestricted shared filesystem usage\."
 )
-LABELS = {"app.kubernetes.io/name": "scalecard"}
-TO_PULL = 15  # minutes that a pod gets on top of its time limit: for its image, which has several GB
-_minutes: ContextVar[int | None] = ContextVar("_minutes", default=None)  # time limit of the job that is submitted
 
 
 def wait_for_slurm_jobs(arguments: Sequence[str], *, state: Path = STATE) -> None:
@@ -109,53 +99,6 @@ def _queue() -> str:
     return done.stdout
 
 
-def complete_kubernetes_jobs() -> None:
-    """From now on, complete every job that this process creates."""
-    import snakemake_executor_plugin_kubernetes as plugin  # installed for the profile only
-    from kubernetes import client
-
-    # Otherwise each pod fetches the newest storage plugin from the index; the image has the locked one.
-    plugin.common_settings.auto_deploy_default_storage_provider = False
-    run, create = plugin.Executor.run_job, client.BatchV1Api.create_namespaced_job
-
-    @functools.wraps(run)
-    def remembered(executor: Any, job: Any) -> None:
-        _minutes.set(dict(job.resources).get("runtime"))
-        run(executor, job)
-
-    @functools.wraps(create)
-    def completed(api: Any, namespace: str, body: Any, **options: Any) -> Any:
-        _complete(client, body, minutes=_minutes.get())
-        return create(api, namespace, body, **options)
-
-    plugin.Executor.run_job, client.BatchV1Api.create_namespaced_job = remembered, completed
-
-
-def _complete(client: Any, job: Any, *, minutes: int | None) -> None:
-    """Change a V1Job in place; `client` is kubernetes.client."""
-    pod = job.spec.template.spec
-    if minutes:  # of the pod and not of the job, whose time begins before a node is free
-        pod.active_deadline_seconds = 60 * (minutes + TO_PULL)
-    # The plugin tolerates only a taint with the value "present", and clusters choose their own.
-    pod.tolerations = [client.V1Toleration(key=taint.key, operator="Exists") for taint in pod.tolerations or []]
-    job.spec.template.metadata = client.V1ObjectMeta(labels=LABELS)
-    others = client.V1PodAffinityTerm(
-        label_selector=client.V1LabelSelector(match_labels=LABELS), topology_key="kubernetes.io/hostname"
-    )
-    apart = client.V1PodAntiAffinity(required_during_scheduling_ignored_during_execution=[others])
-    pod.affinity = client.V1Affinity(pod_anti_affinity=apart)
-    shared = client.V1EmptyDirVolumeSource(medium="Memory")
-    pod.volumes.append(client.V1Volume(name="shared-memory", empty_dir=shared))
-    (container,) = pod.containers
-    if container.resources.limits:
-        container.resources.limits.pop("cpu", None)  # set for one thread, but a measurement uses the whole node
-    container.volume_mounts.append(client.V1VolumeMount(name="shared-memory", mount_path="/dev/shm"))
-    digest = container.image.partition("@")[2]
-    facts = {"SCALECARD_ENGINE": "kubernetes", "PIP_NO_INDEX": "1"}
-    facts |= {"SCALECARD_IMAGE_DIGEST": digest} if digest else {}
-    container.env += [client.V1EnvVar(name=name, value=value) for name, value in facts.items()]
-
-
 def take_over_lock(arguments: Sequence[str], *, temporary: Path, state: Path = STATE) -> None:
     """Remove the folder's lock if it is stale, with a line that says so, and enter this workflow as running.
 
@@ -170,42 +113,50 @@ def take_over_lock(arguments: Sequence[str], *, temporary: Path, state: Path = S
     with (running / "turn").open("w") as turn:  # two workflows that start together look one after the other
         with contextlib.suppress(OSError):
             fcntl.flock(turn, fcntl.LOCK_EX)
-        alive, dead, elsewhere = _told_apart(running)
-        for folder in (Path(path.read_text().partition("\n")[2] or ".") for path in dead):
+        known = _told_apart(running)
+        for folder in (Path(path.read_text().partition("\n")[2] or ".") for path in known.dead):
             if folder.name.startswith("snakemake"):  # which Snakemake gives it
                 shutil.rmtree(folder, ignore_errors=True)
-        for path in dead + elsewhere * unlocking:
+        for path in known.dead + known.elsewhere * unlocking:
             path.unlink(missing_ok=True)
         if unlocking:
             return
         if any((state / "locks").glob("*.lock")):
-            _judge(alive, dead, elsewhere, state / "locks")
+            _remove_stale_lock(known, state / "locks")
         _enter(running, temporary)
 
 
-def _judge(alive: list[Path], dead: list[Path], elsewhere: list[Path], locks: Path) -> None:
-    if dead and not alive and not elsewhere:
+class _Workflows(NamedTuple):
+    """The entries of workflows that are alive, that died on this host, and of other hosts', which may be either."""
+
+    alive: list[Path]
+    dead: list[Path]
+    elsewhere: list[Path]
+
+
+def _remove_stale_lock(known: _Workflows, locks: Path) -> None:
+    """If it is stale; else say who may hold it, unless somebody on this host does."""
+    if known.dead and not known.alive and not known.elsewhere:
         shutil.rmtree(locks)
         print("The workflow that had locked this folder is dead: its lock is removed.", flush=True)
-    elif elsewhere and not alive:
+    elif known.elsewhere and not known.alive:
         print(
-            f"A workflow on {_host(elsewhere[0])} has locked this folder. If it is dead, start it there again, or"
+            f"A workflow on {_host(known.elsewhere[0])} has locked this folder. If it is dead, start it there again, or"
             " run `snakemake --unlock`.",
             flush=True,
         )
 
 
-def _told_apart(running: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """The workflows that are alive, those that died on this host, and those of other hosts, which may be either."""
-    alive, dead, elsewhere = list[Path](), list[Path](), list[Path]()
+def _told_apart(running: Path) -> _Workflows:
+    known = _Workflows(alive=[], dead=[], elsewhere=[])
     for path in running.glob("*.*"):
         if not _is_free(path):
-            alive.append(path)
+            known.alive.append(path)
         elif path.name.startswith(f"{_boot()}.") or _host(path) == platform.node():
-            dead.append(path)
+            known.dead.append(path)
         else:
-            elsewhere.append(path)
-    return alive, dead, elsewhere
+            known.elsewhere.append(path)
+    return known
 
 
 def _host(entry: Path) -> str:
