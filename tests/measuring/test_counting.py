@@ -26,6 +26,16 @@ def test_a_product_is_two_n_cubed_wherever_it_runs(machine: Machine) -> None:
     assert tally.sums()["FLOPs"] == 2 * 2 * 10**3
 
 
+def test_every_operator_is_made_before_threads_count_it() -> None:
+    """Else two threads that meet one at once, as the all-reduces of two devices, make it twice: one is freed in use."""
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(("aten::", "c10d::"))]
+    assert len(names) > 1000
+    for name in names:
+        space, _, rest = name.partition("::")
+        operator, _, overload = rest.partition(".")
+        assert (overload or "default") in vars(getattr(getattr(torch.ops, space), operator)), name
+
+
 def test_a_linear_layers_step_is_counted_forward_and_backward() -> None:
     """Outputs (5, 7) of inputs (5, 3): 2 * 5 * 3 * 7 forward and as much for the weights' gradient."""
     layer, inputs = nn.Linear(3, 7), torch.ones(5, 3)

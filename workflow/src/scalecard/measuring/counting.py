@@ -49,6 +49,14 @@ BYTES = (
 OPERATIONS = ("FLOPs", "float32 FLOPs", "recomputed FLOPs", "channels-last FLOPs", "test FLOPs")
 UNITS: dict[str, Literal["FLOP", "B"]] = {**dict.fromkeys(OPERATIONS, "FLOP"), **dict.fromkeys(BYTES, "B")}
 UPDATES = ("updates", "fused updates")  # one of them is known, unless the optimiser is a user's own
+# Operators as Python sees them, all made before any is counted and kept: PyTorch makes each when a mode first meets it,
+# but two threads that meet one at once make two, of which one is freed while the dispatcher goes on to use it.
+_OPERATORS = [
+    getattr(getattr(getattr(torch.ops, space), operator), overload or "default")
+    for space, _, name in (each.partition("::") for each in torch._C._dispatch_get_all_op_names())
+    if space in ("aten", "c10d")
+    for operator, _, overload in (name.partition("."),)
+]
 COLLECTIVE_OPERATORS = ("c10d.all", "c10d._all", "c10d._reduce_scatter", "c10d.broadcast")
 
 
