@@ -22,7 +22,7 @@ SLOW := workflow or cluster or container or browser or pretended
 # Side by side, since none of them measures this machine.
 SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4
 
-.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows test-browser test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures schema lock clean
+.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows test-browser test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures sample schema lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -124,6 +124,12 @@ bench: $(VENV)/testing
 # The README's picture, from the report of this machine's own results. Needs Chromium.
 pictures: $(VENV)/testing
 	$(RUN) python docs/pictures.py $(ARGS)
+
+# After a change of what figures show: the data of those of the sample, which lie beside its results.
+SAMPLE := results/h200x1-torch211-card
+sample: $(VENV)/package
+	for file in $(SAMPLE)/*.json; do name=$$(basename "$$file" .json); \
+	  $(RUN) python -m scalecard plot "$$name" --results "$$file" --output "$(SAMPLE)/figures/$$name.csv" || exit; done
 
 # After a change of a result's types.
 schema: $(VENV)/package
