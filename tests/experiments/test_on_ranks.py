@@ -34,6 +34,11 @@ def pipelines(forked_ranks: None, small: None) -> list[Record]:
     return run("pipeline", probe(), 2, **SPLIT)
 
 
+@pytest.fixture(scope="module")
+def of_ddp(forked_ranks: None) -> list[Record]:
+    return run("ddp", probe(), 2)
+
+
 def run(name: str, machine: Machine, num_devices: int, **changes: Any) -> list[Record]:
     """The small network moves little at ResNet-50's learning rate."""
     spec = experiments.build(name, smoke_block(name, **(changes or {"check_steps": 2, "lr": 0.1})))
@@ -87,10 +92,10 @@ def test_split_sizes_that_the_library_cannot_run_are_skipped_with_a_reason(pipel
     assert cases == {("torch 1f1b", 4)}, "one micro-batch for two stages"
 
 
-def test_ddp_times_every_option_beside_the_default_and_proves_it(machine: Machine) -> None:
-    records = run("ddp", machine, num_devices=2)
-    steps = [record for record in records if record.metric == "step_time"]
-    assert {record.status for record in records} == {"ok"}
+def test_ddp_times_every_option_beside_the_default_and_proves_it(of_ddp: list[Record]) -> None:
+    steps = [record for record in of_ddp if record.metric == "step_time"]
+    assert [r.case["strategy"] for r in of_ddp if r.status != "ok"] == ["DataParallel"], "it does nothing on a CPU"
+    steps = [record for record in steps if record.status == "ok"]
     assert all(record.checks for record in steps)
     scaling = {(r.case["scaling"], r.case["devices"]) for r in steps if "scaling" in r.case}
     assert scaling == {("strong", 1), ("plain", 1), ("strong", 2), ("weak", 2)}
@@ -102,6 +107,22 @@ def test_ddp_times_every_option_beside_the_default_and_proves_it(machine: Machin
     assert len({record.telemetry[0].rounds_id for record in options}) == 1
     for record in options:
         assert 3 in proven_on(record) or record.case["option"] in ("no_sync", "all-reduce alone"), record.case
+
+
+def test_the_hand_written_way_takes_turns_with_ddp_and_trains_the_same_batch(of_ddp: list[Record]) -> None:
+    """LeNet has 129,068 parameters of 4 bytes, which go to the first device and back; a batch of 4 is 2 for each."""
+    ddp, by_hand = ([r for r in of_ddp if r.matches(strategy=way)] for way in ("DDP", "by hand"))
+    assert [(r.case["devices"], r.case["batch_size"]) for r in (*ddp, *by_hand)] == [(2, 4), (2, 4)], "not on one rank"
+    assert by_hand[0].telemetry[0].rounds_id == ddp[0].telemetry[0].rounds_id
+    assert {(check.dtype, "3 devices" in check.name) for check in by_hand[0].checks} == {
+        ("float64", True),
+        ("float64", False),
+        ("float32", False),
+    }
+    both, alone = _counts(by_hand[0]), _counts(ddp[0])
+    assert both["received bytes"] == 2 * alone["all-reduced bytes"] == 2 * 4 * 129_068
+    assert both["FLOPs"] == 2 * alone["FLOPs"], "of both devices, not of one rank"
+    assert both["updates"] == alone["updates"] == 1
 
 
 def test_the_librarys_all_reduce_is_proven_on_more_ranks_than_are_timed(machine: Machine) -> None:

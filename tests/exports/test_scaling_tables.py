@@ -76,7 +76,7 @@ def test_ddp_of_the_textbooks_models_is_over_one_device_without_ddp(make_result:
     assert result is not None
     found = csv_table(result)
     assert list(found.workload.unique()) == ["resnet18 (ddp)"]
-    assert list(found.strategy) == ["single device", "DDP", "DDP", "DDP"], "options are no scaling"
+    assert list(found.strategy) == ["single device", "DDP", "DDP", "DDP"], "options and ways to train are no scaling"
     assert found.speed_up[2] == pytest.approx(0.1 / 0.02, rel=0.005)
     assert found.efficiency[3] == pytest.approx(0.1 / 0.11, rel=0.005)
 

@@ -48,6 +48,33 @@ def test_which_network_scales_better_is_told_with_what_its_exchange_takes(
     assert text.endswith(end)
 
 
+@pytest.mark.parametrize(
+    ("threads", "said"),
+    [
+        (0.04, "It takes 25 % (25 % to 25 %) less time than one by nn.DataParallel: 40.0 ms (40.0 ms to 40.0 ms)."),
+        (0.024, "It takes 25 % (25 % to 25 %) more time than one by nn.DataParallel: 24.0 ms (24.0 ms to 24.0 ms)."),
+        (None, ""),
+    ],
+)
+def test_the_hand_written_way_is_set_beside_the_frameworks_two_on_the_most_devices(
+    make_result: Callable[..., Result], threads: float | None, said: str
+) -> None:
+    """By hand 30 ms on 8 devices, where DDP takes 20; on 2 devices, which nothing is said of, it is faster."""
+    shared = {"workload": "lenet", "batch_size": 8}
+    times = {(2, "by hand"): 0.05, (2, "DDP"): 0.06, (8, "by hand"): 0.03, (8, "DDP"): 0.02}
+    times |= {(8, "DataParallel"): threads} if threads else {}
+    records = [steady(seconds, **shared, devices=count, strategy=way) for (count, way), seconds in times.items()]
+    text = told(ddp, make_result(records, experiment="ddp", spec=SPEC), Topic.BY_HAND)
+    first = "A step of LeNet by hand-written data parallelism on 8 devices takes 50 % (50 % to 50 %) more time than"
+    both = "30.0 ms (30.0 ms to 30.0 ms) and 20.0 ms (20.0 ms to 20.0 ms)."
+    assert text == f"{first} one by DDP: {both} {said}".strip()
+
+
+def test_what_failed_is_not_set_beside_anything(make_result: Callable[..., Result]) -> None:
+    alone = steady(0.03, workload="lenet", batch_size=8, devices=2, strategy="by hand")
+    assert told(ddp, make_result([alone], experiment="ddp", spec=SPEC), Topic.BY_HAND) == ""
+
+
 def step(strategy: str, devices: int, seconds: float, *, scaling: str = "strong", units: int = 8) -> Record:
     case = {"workload": "gpt", "strategy": strategy, "devices": devices, "scaling": scaling}
     return steady(seconds, **case, batch_size=units, unit="tokens", units=units)

@@ -104,6 +104,10 @@ def ddp(options: dict[str, tuple[int, float]], *, devices: int = 8) -> list[Reco
         timed({**case, "option": name, "batch_size": 256, "steps": count}, seconds, "options")
         for name, (count, seconds) in options.items()
     ]
+    found += [
+        timed({**case, "strategy": strategy, "batch_size": 256}, seconds, "one process")
+        for strategy, seconds in {"DDP": 0.02, "by hand": 0.025, "DataParallel": 0.05}.items()
+    ]
     scaled = [("plain", 1, 0.1), ("strong", 1, 0.101), ("strong", devices, 0.02), ("weak", devices, 0.11)]
     for scaling, count, seconds in scaled:
         size = 256 * (count if scaling == "weak" else 1)

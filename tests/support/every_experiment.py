@@ -166,6 +166,8 @@ def _ddp(spec: Settings) -> Iterator[Kind]:
         for option in ("default", "no_sync", "all-reduce alone", "bucket 1 MiB", "fp16 hook", "accumulate 4"):
             steps = 4 if option == "accumulate 4" else 1
             yield "step_time", {"workload": model, "devices": 2, "option": option, "batch_size": 8, "steps": steps}
+        for strategy in ("DDP", "by hand", "DataParallel"):
+            yield "step_time", {"workload": model, "devices": 2, "strategy": strategy, "batch_size": 8}
     for metric, model in product(("epoch_time", "accuracy"), spec["accuracy_models"]):
         yield metric, {"workload": model, "devices": 2, "data": "synthetic", "batch_size": 32, "lr": 0.2}
 

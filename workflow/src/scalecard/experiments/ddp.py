@@ -2,7 +2,9 @@
 
 One process per device. Strong scaling keeps the batch of all ranks fixed, weak scaling the batch of each. At the
 largest number of ranks every option is timed beside the default. The share of communication hidden behind backward is
-1 - (step - step without synchronising) / all-reduce alone, all measured in the same rounds.
+1 - (step - step without synchronising) / all-reduce alone, all measured in the same rounds. DDP also takes turns with
+what one process does with all devices of a node: data parallelism written by hand and, on GPUs, nn.DataParallel. The
+first rank drives these while the others wait; on GPUs it then has memory on the others' devices, which are idle.
 
 The answer would be wrong if the ranks computed something else (every option is compared with a plain loop over all
 ranks' batches, in float64 with batch normalisation in eval mode and as timed; what communicates nothing, with a loop
@@ -12,6 +14,7 @@ over its own batch), if they sent less than they must (the bytes are counted), o
 
 import functools
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -21,23 +24,27 @@ from torch import Tensor
 
 from scalecard import progress
 from scalecard.benchmarks.machine import collectives
-from scalecard.benchmarks.training.epochs import Epoch, OfImages, epoch
+from scalecard.benchmarks.training.epochs import CPU_NOTE, Epoch, OfImages, epoch
+from scalecard.benchmarks.training.one_process import nn_data_parallel, written_by_hand
 from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
+from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.counting import flops
 from scalecard.measuring.interleaved_timing import epoch_records, round_records
-from scalecard.measuring.more_ranks import Proofs, proven_on_more_ranks, with_proofs
+from scalecard.measuring.more_ranks import Proofs, driven_by_the_first, proven_on_more_ranks, with_proofs
 from scalecard.measuring.prepare import guarded, proofs, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, compressed, expected, training
 from scalecard.measuring.spec import Distinct, Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import coarse_to_fine, in_equal_parts
+from scalecard.measuring.timer import Synchronised
 from scalecard.parallel.ddp import BUCKET_BYTES, LR, Option, Stepper, every_option, num_buckets, wrap
 from scalecard.parallel.trainer import Trainer
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
+from scalecard.records.strategies import BY_HAND, DATA_PARALLEL, DDP
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST, Workload, built_in
@@ -73,12 +80,16 @@ class Turn:
 
     model: Model
     layout: Layout
-    part: Literal["scaling", "options", "accuracy"]
+    part: Literal["scaling", "accuracy", "one process", "options"]
 
     @property
     def case(self) -> Case:
         """Of a record that says why there is no other."""
-        first: dict[str, Case] = {"scaling": {"scaling": "strong"}, "options": {"option": "default"}}
+        first: dict[str, Case] = {
+            "scaling": {"scaling": "strong"},
+            "one process": {"strategy": BY_HAND},
+            "options": {"option": "default"},
+        }
         return {"workload": self.model, **self.layout.case, **first.get(self.part, {})}
 
     @property
@@ -135,6 +146,16 @@ class Steps:
             variants.append(self.variant(option, own, size, name=name))
         return variants
 
+    def beside_one_process(self, case: Case, devices: Sequence[Device]) -> list[Variant]:
+        """DDP, and what the first rank alone does with all of these devices, strong scaling, in the same rounds."""
+        share = max(1, self.spec.batch_size // self.ctx.world_size)
+        case = {**case, "batch_size": share * self.ctx.world_size}
+        variants = [self.variant(Option("default"), {**case, "strategy": DDP.name}, share, name=DDP.name)]
+        for way in [BY_HAND] if self.ctx.device.type == "cpu" else [BY_HAND, DATA_PARALLEL.name]:
+            build = driven_by_the_first(self.ctx, partial(self.in_one_process, way, devices))
+            variants.append(replace(variants[0], name=way, case={**case, "strategy": way}, build=build))
+        return variants
+
     def options(self, case: Case) -> list[Variant]:
         """Every option beside the default, strong scaling, in the same rounds."""
         share = max(1, self.spec.batch_size // self.ctx.world_size)
@@ -158,6 +179,19 @@ class Steps:
 
         workload = built_in(self.model, seed=self.spec.seed)
         return Variant(name="all-reduce alone", case=case, build=build, timed_at=workload)
+
+    def in_one_process(self, way: str, devices: Sequence[Device], at: Setting) -> Subject:
+        """The batches of all ranks, each on a device or, for nn.DataParallel, all on the first one."""
+        ranks, times = range(len(devices)), self.spec.check_steps if at.exact else 1
+        workload = built_in(self.model, seed=self.spec.seed, lr=LR, exact=at.exact)
+        shards = [datasets.shard(self.train, at.batch_size, rank, at.dtype) for rank in ranks]
+        batch = (torch.cat([images for images, _ in shards]), torch.cat([labels for _, labels in shards]))
+        wanted = partial(self.expected, at, tuple(ranks), 1, times)
+        where = f"{self.model}, {way}, batches of {progress.counted(len(devices), 'device')}"
+        if way == DATA_PARALLEL.name:
+            return nn_data_parallel(where, workload, devices, batch, wanted, steps=times)
+        shares = [at.batch_size] * len(devices)
+        return written_by_hand(where, workload, devices, shares, batch, wanted, steps=times)
 
     def subject(self, option: Option, at: Setting) -> Subject:
         """Every rank's own batch. Without synchronisation, the rank must do what a loop over its own batch does."""
@@ -198,52 +232,75 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     with nodes.first_node_first("images"):
         dataset = spec.images()
     wanted = layouts(machine.num_devices, spec.nodes)
-    proven = proven_on_more_ranks(_prove, spec, dataset, timed=wanted, machine=machine)
+    proven = proven_on_more_ranks(_prove, spec, machine, dataset, timed=wanted, machine=machine)
     for layout in in_equal_parts(coarse_to_fine(wanted), label=lambda layout: f"DDP on {layout}", headline=2):
         turns = _turns(spec, machine, layout)
         yield from launch_and_record(
-            *(_rank, spec, turns, dataset, proven),
+            *(_rank, spec, machine, turns, dataset, proven),
             layout=layout,
             machine=machine,
             cases=[(turn.case, turn.metric) for turn in turns],
         )
     yield from too_few_devices({"devices": 2}, machine, metric="step_time")
+    if machine.emulated and machine.num_devices > 1:
+        case: Case = {"devices": machine.num_devices, "strategy": DATA_PARALLEL.name}
+        yield Record.skipped(case, CPU_NOTE, metric="step_time")
 
 
-def _prove(ctx: RankContext, spec: Spec, dataset: datasets.Dataset) -> Proofs:
+def _prove(ctx: RankContext, spec: Spec, machine: Machine, dataset: datasets.Dataset) -> Proofs:
     """What is proven on more ranks than are timed: every option and an epoch, with the smaller model."""
     steps = Steps(ctx, spec, "lenet", dataset.train)
     options = every_option(spec.buckets_mib, spec.hooks, spec.accumulation)
     variants = [steps.variant(option, {}, CHECK_BATCH) for option in options]
     variants += [steps.variant(Option("default"), {}, CHECK_BATCH, name=name) for name in ("strong", "weak")]
     variants.append(steps.all_reduce_alone({}))
-    variants = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in variants]
-    return proofs([*variants, _epochs(ctx, spec, "lenet", dataset)], ctx)
+    with _all_devices(ctx, machine) as devices:
+        variants += steps.beside_one_process({}, devices)
+        variants = [replace(variant, proven_at=variant.proven_at or [variant.timed_at]) for variant in variants]
+        return proofs([*variants, _epochs(ctx, spec, "lenet", dataset)], ctx)
+
+
+def _all_devices(ctx: RankContext, machine: Machine) -> AbstractContextManager[list[Device]]:
+    """As many as there are ranks, for the first of them; none for the others."""
+    return open_devices(machine, ctx.world_size) if ctx.leads else nullcontext(list[Device]())
 
 
 def _turns(spec: Spec, machine: Machine, layout: Layout) -> list[Turn]:
     """The scaling and accuracy of every model before any one's options, which are for as many ranks as there are."""
     turns = [Turn(model, layout, "scaling") for model in spec.models]
     turns += [Turn(model, layout, "accuracy") for model in spec.accuracy_models]
+    if layout.nodes == 1 and layout.ranks > 1:
+        turns += [Turn(model, layout, "one process") for model in spec.models]
     if layout.ranks == machine.num_devices * layout.nodes > 1:
         turns += [Turn(model, layout, "options") for model in spec.models]
     return turns
 
 
 def _rank(
-    ctx: RankContext, spec: Spec, turns: Sequence[Turn], shared: datasets.Dataset, proven: Proofs
+    ctx: RankContext, spec: Spec, machine: Machine, turns: Sequence[Turn], shared: datasets.Dataset, proven: Proofs
 ) -> Iterator[Record]:
     dataset = shared.to(ctx.device)
     steps = {model: Steps(ctx, spec, model, dataset.train) for model in spec.models}
-    for turn in in_equal_parts(turns, label=str, headline=sum(turn.part != "options" for turn in turns)):
+    headline = sum(turn.part in ("scaling", "accuracy") for turn in turns)
+    for turn in in_equal_parts(turns, label=str, headline=headline):
         if turn.part == "accuracy":
             variants = with_proofs([_epochs(ctx, spec, turn.model, dataset)], proven)
             found = epoch_records(variants, num_epochs=spec.epochs, devices=[ctx], ranks=ctx)
         else:
-            own = steps[turn.model]
-            variants = with_proofs((own.scaling if turn.part == "scaling" else own.options)(turn.case), proven)
-            found = round_records(variants, turn.metric, devices=[ctx], rule=spec.measure, ranks=ctx, energy=True)
+            found = _timed_steps(steps[turn.model], turn, machine, proven)
         yield from guarded(found, turn.case, metric=turn.metric)
+
+
+def _timed_steps(own: Steps, turn: Turn, machine: Machine, proven: Proofs) -> Iterator[Record]:
+    """Only beside one process does this process open other devices, and leave the cores next to its own."""
+    together = turn.part == "one process"
+    with _all_devices(own.ctx, machine) if together else nullcontext(list[Device]()) as devices:
+        if together:
+            variants = own.beside_one_process(turn.case, devices)
+        else:
+            variants = (own.scaling if turn.part == "scaling" else own.options)(turn.case)
+        variants, used = with_proofs(variants, proven), list[Synchronised]([own.ctx, *devices])
+        yield from round_records(variants, turn.metric, devices=used, rule=own.spec.measure, ranks=own.ctx, energy=True)
 
 
 def _epochs(ctx: RankContext, spec: Spec, model: str, dataset: datasets.Dataset) -> Variant:

@@ -11,7 +11,6 @@ another time than what it is compared with (they take turns).
 """
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,17 +20,17 @@ from statistics import median
 from typing import Literal
 
 from scalecard import progress
+from scalecard.benchmarks.training.one_process import written_by_hand
 from scalecard.hardware.devices import CpuDevice, Device
 from scalecard.hardware.machine import Machine
 from scalecard.hardware.unequal_devices import Pair, open_pairs
 from scalecard.measuring.case_variant import Subject, Timing, Variant
-from scalecard.measuring.counting import flops
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.prepare import guarded
-from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
+from scalecard.measuring.proof import Change, Precision, Trained, expected
 from scalecard.measuring.spec import Common, Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.parallel.uneven_data_parallel import UnevenDataParallel, predicted_share, swept
+from scalecard.parallel.uneven_data_parallel import predicted_share, swept
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
 from scalecard.workloads import reference
@@ -149,27 +148,6 @@ class Divided:
     def _subject(self, at: Setting) -> Subject:
         devices, times = self.devices[: len(at.shares)], self.times[: len(at.shares)]
         workload = self._workload(at)
-        batch = workload.batch(sum(at.shares), HOST)
-        trained = UnevenDataParallel(workload.network, devices, at.shares, batch, lr=workload.lr, times=times)
-        replicas = [[*replica.network.parameters(), *replica.network.buffers()] for replica in trained.replicas]
-        used = [(share, each) for share, each in zip(at.shares, times, strict=True) if share]
-        (last_share, last_times), (_, flop) = used[-1], workload.without_data()
-        values = sum(parameter.nbytes for parameter in workload.network(HOST, on_meta=True).parameters())
-        return training(
-            f"{self.model}, {at}",
-            trained.step,
-            lambda: [tensor for replica in replicas for tensor in replica],
-            partial(self.expected, at),
-            times=self._steps(at),
-            devices=devices,
-            counts={
-                "FLOPs": flops(flop) * sum(map(math.prod, zip(at.shares, times, strict=True))),
-                "updates": 1,
-                "forwards": last_times,
-                "samples": last_times * last_share,
-                "received bytes": 2 * (len(used) - 1) * values,
-            },
-            module=trained.replicas[-1].network,
-            compared=lambda: replicas[-1],
-            after=lambda: [same_replicas([replica.parameters for replica in trained.replicas])],
-        )
+        batch, wanted = workload.batch(sum(at.shares), HOST), partial(self.expected, at)
+        where, steps = f"{self.model}, {at}", self._steps(at)
+        return written_by_hand(where, workload, devices, at.shares, batch, wanted, steps=steps, times=times)

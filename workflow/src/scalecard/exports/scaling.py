@@ -50,7 +50,7 @@ def _order(row: StrategyRun) -> tuple[str, bool, str, str, int, int]:
 def _of_ddp(result: Result) -> Iterator[StrategyRun]:
     """DDP's scaling of the textbooks' models, over one device without DDP."""
     for record in result.records:
-        if record.metric == "step_time" and "option" not in record.case:
+        if record.metric == "step_time" and not record.case.keys() & {"option", "strategy"}:  # or it is no scaling
             alone = result.find("step_time", workload=record.case.get("workload"), scaling="plain")
             yield StrategyRun(_as_workload(record), alone and _as_workload(alone))
 

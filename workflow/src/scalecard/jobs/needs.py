@@ -162,12 +162,13 @@ def _dp_concise(setup: Setup) -> Need:
 
 
 def _ddp(setup: Setup) -> Need:
-    """Options are for as many ranks as there are."""
+    """Options are for as many ranks as there are; on several of a node, also what one process does with them."""
     options = setup.len("buckets_mib") + setup.len("hooks") + 2 * setup.len("accumulation") + 2
     full = sum(layout.ranks == layout.nodes * setup.devices for layout in setup.launch_layouts)
     over = [setup.layouts[0], *setup.launch_layouts]
+    in_one_process = 0 if setup.headline else 3 * len(setup.within_a_node)
     return Need(
-        variants=setup.len("models") * (2 + 2 * len(setup.launch_layouts) + options * full),
+        variants=setup.len("models") * (2 + 2 * len(setup.launch_layouts) + options * full + in_one_process),
         launches=len(over),
         seconds=15 + setup.epochs(setup["accuracy_models"], over, fixed=0.1),
     )

@@ -233,6 +233,8 @@ HYBRID = Strategy(  # a rank drives all devices of its replica
     colour=0,
 )
 
+BY_HAND = "by hand"  # data parallelism from scratch, which is beside DDP but no choice: not in the catalogue
+
 # Metrics of a workload that is trained by another recipe than its own, by those of its own.
 OTHER_RECIPE = {
     "step_time": "other_recipe_time",

@@ -4,7 +4,8 @@ Efficiency over the number of ranks, a panel per model: the share of one rank's 
 with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this platform, the time of a
 step with each option over the default's in the same rounds, left of 1 is faster; and test accuracy after each epoch on
 each number of ranks, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
-intervals. On one rank alone: the time of a step with DDP beside a plain one.
+intervals. On one rank alone: the time of a step with DDP beside a plain one. A sentence per model says how long a step
+takes that one process does with all devices, by hand or by nn.DataParallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
+from scalecard.records.strategies import BY_HAND, DATA_PARALLEL, DDP
 from scalecard.report.sections import Finding, Number, Topic, not_measured, on_most
 
 RESNETS = ("resnet18", "resnet18_quarter", "resnet18_eighth")
@@ -106,6 +108,7 @@ def findings(result: Result) -> list[Finding]:
         for model in models:
             found += [*_scaling(result, model, nodes), *_hidden(result, model, nodes)]
         found += [*_textbooks_claim(result, nodes), *_best_option(result, models[-1], nodes)]
+    found += [text for model in models for text in _by_hand(result, model)]
     found += [text for model in result.spec["accuracy_models"] for text in _accuracy(result, model)]
     found = found or [text for model in reversed(models) for text in _wrapping(result, model)]
     return found or [not_measured(result, "step_time", "Not compared", "one rank")]
@@ -213,6 +216,20 @@ def _best_option(result: Result, model: str, nodes: int | None) -> Iterator[Find
         network = formatting.model_name(model)
         what = f"The best option other than accumulation for {network}{formatting.over_nodes(nodes)}, {name},"
         yield Finding(formatting.versus(what, ratios[name], "DDP's defaults") + ".", Topic.BEST_OPTION)
+
+
+def _by_hand(result: Result, model: str) -> Iterator[Finding]:
+    """The hand-written way beside the framework's two, on the most devices of a node, in the same rounds."""
+    for ours in formatting.largest(result.select("step_time", workload=model, strategy=BY_HAND), "devices"):
+        step, count, told = f"A step of {formatting.model_name(model)}", ours.integer("devices"), list[str]()
+        for name, kind in {"DDP": DDP, "nn.DataParallel": DATA_PARALLEL}.items():
+            if other := result.find("step_time", workload=model, strategy=kind.name, devices=count):
+                who = "It" if told else f"{step} by hand-written data parallelism on {count} devices"
+                text = formatting.versus(who, ours.over(other), f"one by {name}")
+                took = map(formatting.time, [other] if told else [ours, other])
+                told.append(f"{text}: {' and '.join(took)}.")
+        if told:
+            yield Finding(" ".join(told), Topic.BY_HAND)
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
