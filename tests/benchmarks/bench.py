@@ -33,9 +33,9 @@ from scalecard.measuring.case_variant import Subject, Variant, Work
 from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel.data_parallel import ScratchDataParallel
-from scalecard.parallel.pipeline import SCHEDULES
 from scalecard.records.files import is_result_file, load
 from scalecard.records.record import Check
+from scalecard.records.schedules import SCHEDULES
 from scalecard.records.statistics import Interval, Ratio, paired_ratio
 from scalecard.workloads import datasets
 from scalecard.workloads.builtin.lenet import lenet_parameters

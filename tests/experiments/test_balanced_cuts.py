@@ -12,8 +12,8 @@ from scalecard.experiments import pipeline
 from scalecard.hardware.machine import Machine, probe
 from scalecard.measuring import shared_decisions
 from scalecard.measuring.case_variant import Timing, Variant
-from scalecard.parallel.pipeline import SCHEDULES, played
 from scalecard.records.record import Record
+from scalecard.records.schedules import SCHEDULES, played
 from support.blocks import SMOKE, smoke_block
 from support.small_network import replace_resnet50
 

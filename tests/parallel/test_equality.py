@@ -9,8 +9,9 @@ from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import SCHEDULES, ScheduledPipeline, TextbookPipeline
+from scalecard.parallel.pipeline import ScheduledPipeline, TextbookPipeline
 from scalecard.parallel.scratch_allreduce import ALGORITHMS
+from scalecard.records.schedules import SCHEDULES
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from scalecard.workloads.recipe import OptimizerSettings
 from torch import Tensor, nn

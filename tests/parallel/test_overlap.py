@@ -17,8 +17,9 @@ from scalecard.experiments import copy_cost
 from scalecard.hardware.devices import GpuDevice, copy_engine
 from scalecard.parallel.data_parallel import ScratchDataParallel
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import SCHEDULES, ScheduledPipeline
+from scalecard.parallel.pipeline import ScheduledPipeline
 from scalecard.parallel.scratch_allreduce import naive, ring
+from scalecard.records.schedules import SCHEDULES
 from scalecard.workloads.builtin.lenet import lenet_parameters
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode

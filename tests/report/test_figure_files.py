@@ -10,6 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from scalecard.figures import charts, points, style, svg
 from scalecard.figures.svg import sparkline
@@ -160,6 +161,51 @@ def test_a_pipeline_is_drawn_over_split_sizes_beside_the_bubble(make_result: Mak
     assert {s.point.x: s.point.value for s in points.of(figure)} == pytest.approx({8: 1.0, 4: 0.8, 1: 0.7})
     (bound,) = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert list(bound.get_ydata()) == pytest.approx([9 / 16, 3 / 4, 1])  # type: ignore[arg-type]
+    plt.close(figure)
+
+
+def of_played_gpipe() -> list[Record]:
+    """Two micro-batches, whose forwards and backwards take 100 ms each on stage 0, and 300 ms on stage 1."""
+    step = {"strategy": "gpipe", "split_size": 1, "batch_size": 2, "devices": 2, "cut": "balanced"}
+    found = [timed([1.5] * 7, metric="step_time", **step), timed([1.45] * 7, metric="played_time", **step)]
+    for stage, seconds in enumerate((0.1, 0.3)):
+        own = {"devices": 2, "cut": "balanced", "stage": stage}
+        parts = {"forward": 2 * seconds, "forward and backward": 4 * seconds}
+        found += [
+            timed([took] * 7, metric="stage_time", **own, split_size=1, part=part) for part, took in parts.items()
+        ]
+        found.append(timed([0.05] * 7, metric="stage_time", **own, part="update"))
+    return found
+
+
+def test_every_micro_batch_has_its_place_on_each_device_beside_the_measured_step(make_result: Make) -> None:
+    """Of 1.45 s stage 0 computes for 0.45 and stage 1 for 1.25; stage 0 waits for gradients of 1.0 s and 1.3 s."""
+    spec = {"model": "resnet50", "split_sizes": [1, 2], "batch_size": 2}
+    figure = pipeline.plot([make_result(of_played_gpipe(), experiment="pipeline", spec=spec)])
+    (lanes,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "who computes when"]
+    busy = {
+        (round(patch.get_y() + 0.25), round(patch.get_x(), 3)): (round(patch.get_width(), 3), patch.get_facecolor())
+        for patch in lanes.patches
+        if patch.get_alpha() is None
+    }
+    forward, backward, update = (to_rgba(style.colour(kind)) for kind in ("forward", "backward", "update"))
+    assert busy == {
+        **{(0, 0): (0.1, forward), (0, 0.1): (0.1, forward), (1, 0.1): (0.3, forward), (1, 0.4): (0.3, forward)},
+        **{(1, 0.7): (0.3, backward), (1, 1.0): (0.3, backward), (0, 1.0): (0.1, backward), (0, 1.3): (0.1, backward)},
+        **{(1, 1.3): (0.05, update), (0, 1.4): (0.05, update)},
+    }
+    said = [text.get_text() for text in lanes.texts]
+    assert [text for text in said if not text.isdigit()] == ["measured 1.50 s", "idle 69 %", "idle 14 %"]
+    assert sorted(filter(str.isdigit, said)) == ["0"] * 4 + ["1"] * 4
+    (line,) = [line for line in lanes.lines if line.get_linestyle() == ":"]
+    assert list(line.get_xdata()) == [1.5, 1.5]  # type: ignore[arg-type]
+    plt.close(figure)
+
+
+def test_without_every_stage_alone_nobody_is_said_to_compute(make_result: Make) -> None:
+    spec = {"model": "resnet50", "split_sizes": [1, 2], "batch_size": 2}
+    figure = pipeline.plot([make_result(of_played_gpipe()[:-1], experiment="pipeline", spec=spec)])
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["ResNet-50 on 2 devices", "measured and played"]
     plt.close(figure)
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scalecard.parallel.pipeline import SCHEDULES, played
+from scalecard.records.schedules import SCHEDULES, played
 
 Times = NDArray[np.float64]
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes, as DDP's

@@ -7,9 +7,9 @@ import pytest
 from scalecard.benchmarks.training import builders
 from scalecard.benchmarks.training.strategy import StrategyBuilder
 from scalecard.distributed import Layout
-from scalecard.parallel.pipeline import SCHEDULES as OURS
 from scalecard.parallel.torch_pipelining import SCHEDULES as OF_TORCH
 from scalecard.records import strategies
+from scalecard.records.schedules import SCHEDULES as OURS
 from scalecard.records.strategies import ALL, HYBRID, Collective, Family, Strategy
 
 

@@ -47,9 +47,10 @@ from scalecard.measuring.spec import Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts, part_of_budget
 from scalecard.measuring.timer import Synchronised
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import SCHEDULES, TextbookPipeline
+from scalecard.parallel.pipeline import TextbookPipeline
 from scalecard.records.axes import Case
 from scalecard.records.record import Record
+from scalecard.records.schedules import SCHEDULES
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE, Schedule
 from scalecard.workloads.nested import sizes
 from scalecard.workloads.stage_cuts import Cuts

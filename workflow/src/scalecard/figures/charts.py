@@ -8,7 +8,7 @@ import math
 import textwrap
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 from matplotlib import colormaps
@@ -32,6 +32,7 @@ TITLE = 42  # letters of a panel's title in one line
 EDGE = 1.02  # where names begin, in widths of the panel
 ODD = style.PALETTE[1]
 SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
+LANE = 300.0  # points, of the length of a lane in a panel as wide as a row
 DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
 Pair = tuple[int, int]  # of devices or nodes: from the first to the second
 End = tuple[float, float, str, str]  # the last point of a line in the axes' own numbers, its name, and its colour
@@ -74,15 +75,16 @@ def moved_apart(heights: Sequence[float]) -> list[float]:
     return moved
 
 
-def panels(count: int, *, height: float = style.HEIGHT) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, two to a row, each `height` inches high."""
+def panels(count: int, *, height: float = style.HEIGHT, wide: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, two to a row, each `height` inches high; and a further one, as `wide` as a row."""
     columns = min(COLUMNS, max(1, count))
-    rows = math.ceil(max(1, count) / columns)
+    rows = math.ceil(max(1, count) / columns) + wide
     size = (style.WIDTH * max(columns, 1.25), height * rows)
     figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=size)
     for axes in list(grid.flat)[max(1, count) :]:
         axes.remove()
-    return figure, list(grid.flat)[: max(1, count)]
+    row = [figure.add_subplot(grid[-1, 0].get_gridspec()[-1, :])] if wide else []
+    return figure, [*list(grid.flat)[: max(1, count)], *row]
 
 
 def title(axes: Axes, text: str) -> None:
@@ -198,6 +200,41 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
     )
     axes.grid(visible=False, axis="y")
     legend_below(axes)
+
+
+class Busy(NamedTuple):
+    """A time in which a device computes something of a `kind`, in seconds from the beginning; `text` if it has room."""
+
+    device: int
+    kind: str
+    begin: float
+    seconds: float
+    text: str = ""
+
+
+def lanes(
+    shown: Sequence[Busy], axes: Axes, *, until: float, notes: Sequence[str], measured: float = 0.0, **look: Any
+) -> None:
+    """When each device computes and when it waits (grey): a lane per device, with a note at its end.
+
+    A dotted line marks how long all of it takes as `measured`, if that is another time.
+    """
+    axes.barh(range(len(notes)), until, 0.5, color=style.colour("ideal"), alpha=0.25)
+    end = max(until, measured)
+    for one in shown:
+        axes.barh([one.device], [one.seconds], 0.5, left=one.begin, color=style.colour(one.kind), linewidth=0.5)
+        if one.text and SMALLEST * len(one.text) < one.seconds / end * LANE:
+            middle = one.begin + one.seconds / 2
+            axes.text(middle, one.device, one.text, ha="center", va="center", fontsize=SMALLEST, color=LIGHT)
+    if measured:
+        mark_at(axes, measured, f"measured {formatting.seconds(measured)}")
+    for device, note in enumerate(notes):
+        beside(axes, end, device, note)
+    axes.set_yticks(range(len(notes)), [f"device {device}" for device in range(len(notes))])
+    axes.set(ylim=(len(notes) - 0.5, -0.5 - 0.15 * len(notes) * bool(measured)), **look)
+    axes.grid(visible=False, axis="y")
+    number_axis(axes.xaxis, "s")
+    axes.margins(x=0.2)
 
 
 def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:

@@ -20,10 +20,11 @@ from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.parallel.model_parallel import ModelParallel
-from scalecard.parallel.pipeline import SCHEDULES, ScheduledPipeline
+from scalecard.parallel.pipeline import ScheduledPipeline
 from scalecard.parallel.step import BatchCycle, state_of
 from scalecard.parallel.torch_pipelining import LibraryPipeline, channels_last_stage, mesh, pipeline_group
 from scalecard.parallel.tutorial_pipeline import TutorialModel, TutorialStep
+from scalecard.records.schedules import SCHEDULES
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE, Schedule
 from scalecard.workloads.nested import Tree, leaves, rows
 from scalecard.workloads.recipe import change_forward

@@ -29,9 +29,9 @@ from scalecard.measuring.interleaved_timing import time_rounds
 from scalecard.measuring.proof import same_gradients
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.parallel.model_parallel import Given, StageAlone
-from scalecard.parallel.pipeline import SCHEDULES, Played, Schedule, gpipe, one_f_one_b, played
 from scalecard.records.axes import Case
 from scalecard.records.record import Check, Record, Telemetry
+from scalecard.records.schedules import SCHEDULES, Played, Schedule, gpipe, one_f_one_b, played_as_timed
 from scalecard.records.statistics import FEWEST
 from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
 from scalecard.workloads import reference
@@ -303,7 +303,7 @@ def _play(schedule: Schedule, parts: Parts, num_micro: int, case: Case) -> Itera
 
 
 def _round(schedule: Schedule, parts: Parts, num_micro: int, number: int) -> Played:
-    """One round, played; a stage's backward is what its forwards and backwards take more than its forwards.
+    """One round, played.
 
     A batch that is not cut goes to and fro without anything beside it, so the two together are enough.
     """
@@ -311,10 +311,8 @@ def _round(schedule: Schedule, parts: Parts, num_micro: int, number: int) -> Pla
     def seconds(part: str) -> list[float]:
         return [stage[part].samples[0][number] if part in stage else 0.0 for stage in parts]
 
-    both = [value / num_micro for value in seconds(BOTH)]
-    forward = [value / num_micro for value in seconds(FORWARD)] if FORWARD in parts[0] else both
-    backward = [max(0.0, b - f) for f, b in zip(forward, both, strict=True)]
-    return played(schedule, forward, backward, seconds(COPY)[:-1], num_micro, seconds(UPDATE))
+    forwards = seconds(FORWARD if FORWARD in parts[0] else BOTH)
+    return played_as_timed(schedule, forwards, seconds(BOTH), seconds(COPY)[:-1], num_micro, seconds(UPDATE))
 
 
 def builders(devices: Sequence[Device]) -> Iterator[StrategyBuilder]:

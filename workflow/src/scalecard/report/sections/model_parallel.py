@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.published_figures import Ours, Part
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
@@ -52,21 +52,16 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
     A stage's time alone is forward and backward together; a third of it is drawn as forward, which is its share of the
     operations. What the whole takes longer than all stages is drawn as idle at the end.
     """
-    batches = cut.integer("batches", 1)
-    axes.barh(range(len(alone)), cut.median, 0.5, color=style.colour("ideal"), alpha=0.25)
+    batches, shown = cut.integer("batches", 1), list[charts.Busy]()
     at, every = 0.0, list(enumerate(record.median / batches for record in alone))
     for place, seconds, part in batches * [
         *((place, seconds / 3, "forward") for place, seconds in every),
         *((place, 2 * seconds / 3, "backward") for place, seconds in reversed(every)),
     ]:
-        axes.barh([place], [seconds], 0.5, left=at, color=style.colour(part))
+        shown.append(charts.Busy(place, part, at, seconds))
         at += seconds
-    for place, record in enumerate(alone):
-        charts.beside(axes, cut.median, place, f"idle {_idle(record, cut)}")
-    axes.set_yticks(range(len(alone)), [f"device {place}" for place in range(len(alone))])
-    axes.set(ylim=(len(alone) - 0.5, -0.5), xlabel=f"time, cut {cut_name(cut)}", title="who computes when")
-    charts.number_axis(axes.xaxis, "s")
-    axes.margins(x=0.2)
+    notes, xlabel = [f"idle {_idle(record, cut)}" for record in alone], f"time, cut {cut_name(cut)}"
+    charts.lanes(shown, axes, until=cut.median, notes=notes, xlabel=xlabel, title="who computes when")
 
 
 def _idle(stage: Record, cut: Record) -> str:

@@ -4,8 +4,10 @@ Time of one batch on two devices over the split size, the samples of a micro-bat
 are one device and plain model parallelism. Dotted is what the bubble leaves two equal stages of one device's time,
 (m + 1)/2m in m micro-batches: large ones leave a large bubble, small ones pay more overhead. Of the library's schedules
 the fastest is drawn; a ring marks the best split size of each. Then the tutorial's two figures by its own code, which
-draws its inputs while the clock runs, and beside them ours. Last: the fastest step of each cut beside its schedule
-played with the stages' own times, which are not equal. Bands and whiskers are 95 % intervals.
+draws its inputs while the clock runs, and beside them ours. Then the fastest step of each cut beside its schedule
+played with the stages' own times, which are not equal. Last, the fastest of these as it is played: when each device has
+which micro-batch (forward blue, backward orange, its update violet) and when it waits (grey); dotted is how long the
+step really takes. Bands and whiskers are 95 % intervals.
 """
 
 import math
@@ -22,6 +24,7 @@ from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
+from scalecard.records.schedules import SCHEDULES, Played, played_as_timed
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
 from scalecard.report.sections import Finding, Number, Topic, known, not_measured
 from scalecard.report.sections.model_parallel import (
@@ -42,10 +45,13 @@ TRUSTED = 0.10  # largest error on points not fitted at which the ideal curve is
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Time over split size, a panel per platform; what the tutorial draws; and steps beside what is played."""
+    """Time over split size, a panel per platform; what the tutorial draws; steps beside what is played, and that."""
     in_book = any(map(tutorial_pairs, results)) and len(results) <= MOST_PLATFORMS
-    figure, panels = charts.panels(len(results) + (3 if in_book else 1))
-    for result, axes in zip(results, panels, strict=False):
+    timeline = _timeline(results[0])
+    count = len(results) + (3 if in_book else 1)
+    figure, panels = charts.panels(count, wide=timeline is not None)
+    *others, bars = panels[:count]
+    for result, axes in zip(results, others, strict=False):
         sizes = _draw_times(_times(result), axes, "log")
         if sizes:
             _draw_lines(result, axes, sizes, "step_time")
@@ -56,14 +62,29 @@ def plot(results: Sequence[Result]) -> Figure:
         alone = f"{formatting.model_name(result.spec['model'])} on 2 devices"
         axes.set_title(alone if len(results) == 1 else platforms.platform_label(result))
     if in_book:
-        _draw_tutorial(results, *panels[-3:-1])
+        _draw_tutorial(results, *others[-2:])
     steps = [
         points.timed(results[0], r, series=what, x=f"{r.case['strategy']} {r.case['split_size']}, {cut_name(r)}")
         for measured, played in _fastest_pairs(results[0])
         for what, r in (("measured", measured), ("played", played))
     ]
-    charts.bars(steps, panels[-1], unit="s", xlabel="time of one batch", title="measured and played")
+    charts.bars(steps, bars, unit="s", xlabel="time of one batch", title="measured and played")
+    if timeline:
+        _draw_lanes(*timeline, panels[-1])
     return figure
+
+
+def _draw_lanes(measured: Record, played: Played, axes: Axes) -> None:
+    """Micro-batches are numbered from 0, where there is room; a device ends with its update."""
+    shown, done = list[charts.Busy](), dict[int, float]()
+    for (forward, stage, micro), begin, end in played.spans:
+        shown.append(charts.Busy(stage, "forward" if forward else "backward", begin, end - begin, str(micro)))
+        done[stage] = end
+    shown += [charts.Busy(stage, "update", end, played.updates[stage]) for stage, end in done.items()]
+    notes = [f"idle {formatting.percent(1 - busy / played.makespan)}" for busy in played.busy]
+    name = f"{measured.case['strategy']} {measured.case['split_size']}, {cut_name(measured)}"
+    look = {"xlabel": f"time as played, {name}", "title": "who computes when"}
+    charts.lanes(shown, axes, until=played.makespan, notes=notes, measured=measured.median, **look)
 
 
 def _draw_times(shown: Sequence[Point], axes: Axes, scale: str) -> list[float]:
@@ -229,6 +250,28 @@ def _fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
         if (step := result.find("step_time", **played.case))
     }
     return [pairs[id(step)] for step in _fastest([step for step, _ in pairs.values()], "devices", "cut")]
+
+
+def _timeline(result: Result) -> tuple[Record, Played] | None:
+    """The fastest step that was also played, and its schedule, played with the medians of its stages' times."""
+    pairs = sorted(_fastest_pairs(result), key=lambda pair: pair[0].median)
+    if not pairs:
+        return None
+    step, _ = pairs[0]
+    size, stages = step.integer("split_size"), range(step.integer("devices"))
+    where = {axis: step.case[axis] for axis in ("devices", "cut")}
+
+    def seconds(part: str, **own: int) -> list[float]:
+        found = [result.find("stage_time", **where, **own, stage=stage, part=part) for stage in stages]
+        return [record.median for record in found if record]
+
+    forwards, both = (seconds(part, split_size=size) for part in ("forward", "forward and backward"))
+    copies = seconds("copy to the next stage", split_size=size) or [0.0] * (len(stages) - 1)
+    updates = seconds("update")
+    if {len(forwards), len(both), len(copies) + 1, len(updates)} != {len(stages)}:
+        return None
+    schedule, num_micro = SCHEDULES[step.text("strategy")], step.integer("batch_size") // size
+    return step, played_as_timed(schedule, forwards, both, copies, num_micro, updates)
 
 
 def _played(result: Result) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Pipeline schedules do what they claim."""
 
 import pytest
-from scalecard.parallel.pipeline import SCHEDULES, Action
+from scalecard.records.schedules import SCHEDULES, Action
 
 SIZES = [(1, 1), (2, 1), (2, 3), (3, 7), (4, 4), (4, 2)]
 

@@ -1,7 +1,7 @@
 """A schedule, played: with equal stages it is the closed form, with others what a hand draws."""
 
 import pytest
-from scalecard.parallel.pipeline import SCHEDULES, played
+from scalecard.records.schedules import SCHEDULES, played, played_as_timed
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -20,6 +20,22 @@ def test_gpipe_over_unequal_stages_is_what_its_drawing_shows() -> None:
     assert one.makespan == 1.5 + 4 * 3 + 0.5 + 1
     assert one.busy == [4, 12]
     assert one.bubble == 1 - 16 / 30
+
+
+def test_every_action_has_its_place_in_the_drawing() -> None:
+    """Stage 0 gets the gradients of 10.5 and 13.5 half a unit later."""
+    one = played(SCHEDULES["gpipe"], [1.0, 3.0], [1.0, 3.0], [0.5], 2, [0.25, 0.75])
+    assert {("FB"[not forward], stage, micro): (begin, end) for (forward, stage, micro), begin, end in one.spans} == {
+        **{("F", 0, 0): (0, 1), ("F", 0, 1): (1, 2), ("F", 1, 0): (1.5, 4.5), ("F", 1, 1): (4.5, 7.5)},
+        **{("B", 1, 0): (7.5, 10.5), ("B", 1, 1): (10.5, 13.5), ("B", 0, 0): (11, 12), ("B", 0, 1): (14, 15)},
+    }
+    assert one.updates == [0.25, 0.75]
+
+
+def test_stages_timed_over_a_batch_are_played_by_micro_batch() -> None:
+    """Two micro-batches: a backward is half of what forwards and backwards take more, and never less than nothing."""
+    schedule, apart = SCHEDULES["gpipe"], ([1.0, 3.0], [2.0, 0.0])
+    assert played_as_timed(schedule, [2.0, 6.0], [6.0, 5.0], [0.5], 2, []) == played(schedule, *apart, [0.5], 2)
 
 
 def test_1f1b_over_unequal_stages() -> None:
