@@ -253,17 +253,22 @@ def _fastest_pairs(result: Result) -> list[tuple[Record, Record]]:
 
 
 def _timeline(result: Result) -> tuple[Record, Played] | None:
-    """The fastest step that was also played, and its schedule, played with the medians of its stages' times."""
+    """The fastest step that was also played, and its schedule as played in the round whose time is nearest the median.
+
+    So the drawing ends at the time that is told, or near it.
+    """
     pairs = sorted(_fastest_pairs(result), key=lambda pair: pair[0].median)
     if not pairs:
         return None
-    step, _ = pairs[0]
+    step, told = pairs[0]
+    every = [(p, i) for p, samples in enumerate(told.samples) for i in range(len(samples))]
+    process, place = min(every, key=lambda at: abs(told.samples[at[0]][at[1]] - told.median))
     size, stages = step.integer("split_size"), range(step.integer("devices"))
     where = {axis: step.case[axis] for axis in ("devices", "cut")}
 
     def seconds(part: str, **own: int) -> list[float]:
         found = [result.find("stage_time", **where, **own, stage=stage, part=part) for stage in stages]
-        return [record.median for record in found if record]
+        return [r.samples[process][place] for r in found if r and _rounds(r) == _rounds(told)]
 
     forwards, both = (seconds(part, split_size=size) for part in ("forward", "forward and backward"))
     copies = seconds("copy to the next stage", split_size=size) or [0.0] * (len(stages) - 1)
@@ -272,6 +277,11 @@ def _timeline(result: Result) -> tuple[Record, Played] | None:
         return None
     schedule, num_micro = SCHEDULES[step.text("strategy")], step.integer("batch_size") // size
     return step, played_as_timed(schedule, forwards, both, copies, num_micro, updates)
+
+
+def _rounds(record: Record) -> list[tuple[str, int]]:
+    """Of each process, and how many."""
+    return [(each.rounds_id, len(own)) for each, own in zip(record.telemetry, record.samples, strict=True)]
 
 
 def _played(result: Result) -> Iterator[Finding]:
