@@ -11,8 +11,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" XDG_CACHE_HOME="$${XDG_CACHE_HOME:-$(
 PIP := $(VENV)/bin/python -m pip install --quiet $(if $(WHEELS),--no-index --find-links "$(WHEELS)")
 # With OWN_TORCH=1, PyTorch and its CUDA libraries are those that $(PYTHON) has, and only the rest of the lock is installed.
 # Its folder comes after the environment's own packages.
-LOCKED := $(if $(OWN_TORCH),awk '/^[a-z]/ {kept = !/^(torch|triton|cuda-|nvidia-)/ || /^nvidia-ml-py/} kept',cat) \
-  docker/requirements.lock
+LOCKED := $(if $(OWN_TORCH),awk -f docker/without_torch.awk,cat) docker/requirements.lock
 FOLDER_OF_TORCH := import importlib.util, pathlib, sys; found = importlib.util.find_spec("torch"); \
   sys.exit(f"OWN_TORCH: {sys.executable} has no PyTorch") if found is None else print(pathlib.Path(found.origin).parents[1])
 PACKAGES := import sysconfig; print(sysconfig.get_paths()["purelib"])

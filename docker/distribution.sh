@@ -4,9 +4,23 @@
 # InfiniBand, and the compilers with which torch.compile makes code for CPUs (C++) and for starting Triton's kernels (C):
 # where these cannot be had, the image is built without. Then NCCL uses TCP between nodes, and a measurement on a node
 # with InfiniBand warns; and what needs a compiler is skipped with that reason.
+#
+# An image of Debian's names the snapshot of Debian that it is made of. Packages come from that one or not at all, so that
+# the same base image gives the same packages. Other images name none: there they are those of the day of the build.
 set -euo pipefail
 
-quickly=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
+options=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
+sources=${SOURCES:-/etc/apt/sources.list.d/debian.sources}
+if grep -Eqs '^# https?://snapshot\.debian\.org/' "$sources"; then
+  pinned=$(mktemp --suffix=.sources)
+  # Above the line with the mirror stands the snapshot that was its content.
+  sed -E '/^# https?:\/\/snapshot\.debian\.org\//{s/^# /URIs: /;n;d}' "$sources" >"$pinned"
+  options+=(-o "Dir::Etc::SourceList=$pinned" -o Dir::Etc::SourceParts=- -o Acquire::Check-Valid-Until=false
+    -o Acquire::Retries=2)
+  echo "packages of the distribution: $(sed -nE 's/^URIs: //p' "$pinned" | tr '\n' ' ')"
+else
+  echo "packages of the distribution: those of today, because the base image names no snapshot of Debian"
+fi
 
 # install APT-PACKAGES DNF-PACKAGES
 install() {
@@ -14,7 +28,7 @@ install() {
   read -ra apt <<<"$1"
   read -ra dnf <<<"$2"
   if command -v apt-get >/dev/null; then
-    DEBIAN_FRONTEND=noninteractive apt-get "${quickly[@]}" --quiet --yes --no-install-recommends install "${apt[@]}"
+    DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" --quiet --yes --no-install-recommends install "${apt[@]}"
   elif command -v dnf >/dev/null; then
     dnf --quiet --assumeyes install "${dnf[@]}"
   else
@@ -24,7 +38,7 @@ install() {
 }
 
 if command -v apt-get >/dev/null; then
-  apt-get "${quickly[@]}" --quiet update || echo "warning: no list of the distribution's packages" >&2
+  apt-get "${options[@]}" --quiet update || echo "warning: no list of the distribution's packages" >&2
 fi
 has_python() { python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
@@ -45,5 +59,5 @@ install "g++ libc6-dev" gcc-c++ ||
   echo "warning: the image has no compiler: torch.compile will be left out" >&2
 
 # What depends on the time of the build, or on the state of the mirror, besides the packages.
-rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/ldconfig/* /var/cache/dnf /var/log/apt /var/log/dpkg.log \
+rm -rf "${pinned:-}" /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/ldconfig/* /var/cache/dnf /var/log/apt /var/log/dpkg.log \
   /var/log/dnf* /var/lib/dpkg/*-old

@@ -6,7 +6,7 @@ ARG SCALECARD_IMAGE
 FROM ${SCALECARD_IMAGE}
 ARG SOURCE_DATE_EPOCH
 USER 0:0
-COPY packages.sh packages.lock requirements.lock /opt/packages/
+COPY packages.sh packages.lock /opt/packages/
 RUN bash /opt/packages/packages.sh /opt/scalecard && rm -r /opt/packages
 ARG PACKAGES_HASH=unknown
 LABEL scalecard.packages="${PACKAGES_HASH}"

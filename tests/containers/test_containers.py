@@ -44,6 +44,13 @@ def batch(size, seed): return ones(size, 2, 3), zeros(size, 4)
 loss = nn.MSELoss()
 """
 
+OF_OWN_TORCH = """
+import einops, torch, torchvision
+from importlib.metadata import distributions
+names = {found.metadata["Name"] for found in distributions()}
+print(torch.__file__, sorted(name for name in names if name.startswith(("torch", "triton", "nvidia", "cuda"))))
+"""
+
 CUDA_INSIDE = """
 import json, torch
 from importlib.metadata import version
@@ -263,6 +270,33 @@ def test_it_is_the_cuda_container_that_its_labels_say(built: Path) -> None:
     found = json.loads(inside(built, CUDA_INSIDE))
     assert locked["CUDA_VERSION"].startswith(f"{found.pop('torch')}.")
     assert {**found, "OLDEST_CUDA": locked["OLDEST_CUDA"]} == locked
+
+
+@pytest.fixture(scope="module")
+def own_torch(tmp_path_factory: pytest.TempPathFactory, environment: None) -> Path:
+    """A copy of the project with an image whose base has a PyTorch for CUDA 12. Its lock has few packages."""
+    folder = copy_project(tmp_path_factory.mktemp("own-torch"))
+    lock = folder / "docker" / "requirements.lock"
+    entries = lock.read_text().replace("\n    ", "\0").splitlines()
+    kept = ("torch", "nvidia-", "numpy=", "pyyaml=")
+    lock.write_text("\n".join(entry for entry in entries if entry.startswith(kept)).replace("\0", "\n    ") + "\n")
+    subprocess.run([FOLDER / "base.sh", BASE], check=True)
+    options = ("--tag", f"{BASE}-torch", "--build-arg", f"BASE={BASE}", "--file", FOLDER / "own_torch.Dockerfile")
+    subprocess.run(["podman", "build", "--quiet", *options, tmp_path_factory.mktemp("context")], check=True)
+    (folder / "my.lock").write_text(LOCK)
+    container = f"container={{engine: podman, base_image: '{BASE}-torch', packages: my.lock}}"
+    completed(folder, "container", *SMOKE, "--config", container, f"platform={HERE}")  # not named after this lock
+    return folder
+
+
+def test_the_pytorch_of_a_base_image_stays_and_the_image_is_of_its_cuda(own_torch: Path) -> None:
+    (facts,) = json.loads(subprocess.check_output(["podman", "image", "inspect", str(marker_of(own_torch).image)]))
+    assert [facts["Labels"][f"scalecard.{name}"] for name in ("cuda", "cudnn")] == ["12.8", "unknown"]
+    assert "NVIDIA_REQUIRE_CUDA=cuda>=12.0" in facts["Config"]["Env"], "and no longer CUDA 13"
+    found = inside(own_torch, OF_OWN_TORCH)
+    assert (
+        found == "/usr/local/lib/python3.11/dist-packages/torch/__init__.py ['nvidia-ml-py', 'torch', 'torchvision']\n"
+    )
 
 
 def test_the_image_has_what_nccl_needs_for_infiniband(built: Path) -> None:

@@ -136,6 +136,37 @@ def test_where_no_package_of_the_distribution_can_be_had_the_image_is_built_with
     assert "warning: the image has no compiler" in done.stderr
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_packages_are_of_the_snapshot_of_debian_that_the_base_image_is_made_of(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    sources, used = tmp_path / "debian.sources", tmp_path / "used"
+    snapshot, mirror = (
+        "http://snapshot.debian.org/archive/debian/20250520T000000Z",
+        "URIs: http://deb.debian.org/debian",
+    )
+    rest = "Suites: bookworm\nComponents: main\n"
+    sources.write_text(f"Types: deb\n# {snapshot if named else 'of Debian'}\n{mirror}\n{rest}")
+    monkeypatch.setenv("SOURCES", str(sources))
+    fake_engine("rm", "exit 0")
+    list_of = "${option#Dir::Etc::SourceList=}"
+    fake_engine("apt-get", f'for option; do [[ $option != Dir::*List=* ]] || cat "{list_of}" >{used}; done; echo "$@"')
+    done = subprocess.run(
+        ["bash", str(ROOT / "docker" / "distribution.sh")], capture_output=True, text=True, check=True
+    )
+    calls = [line for line in done.stdout.splitlines() if " install " in line or line.endswith(" update")]
+    assert len(calls) == 3
+    for call in calls:
+        assert ("Dir::Etc::SourceParts=-" in call) == named, "and from nowhere else"
+        assert ("Acquire::Check-Valid-Until=false" in call) == named, "lists of then have expired"
+    if named:
+        assert used.read_text() == f"Types: deb\nURIs: {snapshot}\n{rest}"
+        assert f"packages of the distribution: {snapshot}" in done.stdout
+    else:
+        assert not used.exists()
+        assert "packages of the distribution: those of today" in done.stdout
+
+
 @pytest.mark.parametrize("newest", ["3.12", "3.11", None])
 def test_a_base_image_without_python_gets_its_distributions(
     fake_engine: Fake, tmp_path: Path, newest: str | None

@@ -21,6 +21,14 @@ WITHOUT_GPUS = f"""case $1 in
   image) echo '{FACTS}';;
   run) [[ "$*" != *--gpus* ]] || {{ echo 'could not select device driver' >&2; exit 125; }};;
 esac"""
+OLD_DRIVER = f"""case $1 in
+  info) echo '{{}}';;
+  image) echo '{FACTS}';;
+  run) [[ "$*" != *--gpus* ]] || {{
+    echo 'nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver' >&2
+    echo >&2; echo "Run 'docker run --help' for more information" >&2; exit 125; }};;
+esac"""
+OLD_FOR_TORCH = WITHOUT_GPUS.replace("could not select", "RuntimeError: The NVIDIA driver on your system is too old to")
 WITHOUT_LIMITS = f"""case $1 in
   info) echo '{{}}';;
   image) echo '{FACTS}';;
@@ -48,10 +56,12 @@ def container(
     [
         (UNREACHABLE, False, "pull", "container.base_image"),
         (WITHOUT_GPUS, True, "could not select device driver", "NVIDIA container toolkit"),
+        (OLD_DRIVER, True, "too old for the image's CUDA (nvidia-container-cli: requirement error", "base_image: 'pyt"),
+        (OLD_FOR_TORCH, True, "too old for the image's CUDA (RuntimeError: The NVIDIA driver", "OWN_TORCH=1"),
         (WITHOUT_LIMITS, True, "does not start a container (error setting rlimit", "{engine: none}"),
         (WITHOUT_LIMITS, False, "does not start a container (error setting rlimit", "{engine: none}"),
     ],
-    ids=["base image", "GPUs", "no container", "no container, no GPUs"],
+    ids=["base image", "GPUs", "old driver", "old driver, by CDI", "no container", "no container, no GPUs"],
 )
 @pytest.mark.parametrize("wanted", ["auto", "docker"])
 def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an_error(
@@ -70,7 +80,8 @@ def test_auto_falls_back_to_the_host_with_the_reason_and_an_engine_by_name_is_an
     if wanted == "docker":
         assert (done.status, path.exists()) == (2, False)
         assert advice in done.err
-        assert ("NVIDIA" in done.err) == (script == WITHOUT_GPUS), "the GPUs are blamed for nothing else"
+        blamed = "NVIDIA container toolkit" in done.err
+        assert blamed == (script == WITHOUT_GPUS), "the toolkit is blamed for nothing else"
     else:
         assert done.status == 0
         assert launch.read_marker(path).engine == "none"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scalecard.hardware.machine import probe
+from scalecard.hardware.vendors import nvidia
 from scalecard.jobs import config
 from scalecard.jobs.config import InvalidConfig, merged_block, resolve
 from support.blocks import CONFIG
@@ -38,6 +39,18 @@ def test_a_lost_gpu_stops_the_workflow_where_it_measures(
     elsewhere = {"cluster": "slurm", "platform": "h100x4", "scale": "full"}
     monkeypatch.setattr(config, "_check_blocks", lambda config, marker, *, in_sif: None)
     assert resolve({**CONFIG, **elsewhere}, check=True).platform == "h100x4"
+
+
+def test_an_old_driver_stops_the_workflow_unless_the_image_has_another_pytorch(
+    install_gpus: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_gpus(box(H100, 2), driver="570.86.10")
+    monkeypatch.setattr(nvidia, "version_of", lambda packages: "13.2.86")
+    monkeypatch.setattr(config, "_check_blocks", lambda config, marker, *, in_sif: None)
+    with pytest.raises(InvalidConfig, match="supports CUDA 12, but this PyTorch needs CUDA 13"):
+        resolve(CONFIG, check=True)
+    for_cuda_12 = {**CONFIG["container"], "base_image": "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime"}
+    assert resolve({**CONFIG, "container": for_cuda_12}, check=True).machine.driver == "570.86.10"
 
 
 @pytest.mark.parametrize(("gpus", "scale"), [(2, "full"), (0, "quick")])

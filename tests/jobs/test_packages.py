@@ -111,7 +111,7 @@ def test_docker_and_podman_build_a_second_image_from_the_first(
     tag, number = f"scalecard:{build.file_hash(build.LOCK)}", build.file_hash("my.lock")
     assert f" --tag {tag}-{number} " in second
     assert f" --build-arg SCALECARD_IMAGE={tag} --build-arg PACKAGES_HASH={number} " in second
-    assert second.endswith(" Dockerfile packages.lock packages.sh requirements.lock ")
+    assert second.endswith(" Dockerfile packages.lock packages.sh ")
     assert not list((project / "docker").glob(".packages-*")), "the context is gone"
 
 

@@ -66,6 +66,23 @@ def test_a_pytorch_that_is_there_is_used_and_only_the_rest_is_installed(tmp_path
     assert found[1].startswith(str(folder)), "what is installed comes before what is there"
 
 
+def test_an_image_keeps_the_pytorch_of_its_base_and_gets_the_rest_before_it(tmp_path: Path) -> None:
+    """The environment of this test stands for the base image."""
+    project = with_lock(tmp_path / "project", "setuptools", "torch", "nvidia-nccl-cu13", "nvidia-ml-py")
+    image, path = tmp_path / "image", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["bash", "docker/install.sh", str(image), "docker/requirements.lock", "base"]
+    subprocess.run(command, cwd=project, check=True, capture_output=True, env=os.environ | {"PATH": path})
+    asked = [str(image / "bin/python"), "-c", "import pynvml, torch; print(pynvml.__file__, torch.__file__)"]
+    nvml, torch = subprocess.check_output(asked, text=True).split()
+    assert Path(nvml).is_relative_to(image)
+    assert not Path(torch).is_relative_to(image)
+    kept = [line for line in (image / "requirements.lock").read_text().splitlines() if line[0].isalpha()]
+    names = ["nvidia-ml-py", "setuptools", "torch", "torchvision"]
+    assert [line.split("==")[0] for line in kept] == names, "what further packages may not change"
+    versions = [f"{name}=={importlib.metadata.version(name)}" for name in names[2:]]
+    assert kept[2:] == versions
+
+
 def test_without_pytorch_there_is_none_to_use(tmp_path: Path) -> None:
     folder = with_lock(tmp_path / "project", "setuptools")
     python = tmp_path / "python"

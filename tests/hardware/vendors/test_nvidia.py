@@ -89,8 +89,11 @@ def test_a_driver_that_is_too_old_is_told_once_with_what_it_must_be(
     install_gpus(box(H100, 2), driver="570.86.10")
     monkeypatch.setattr(nvidia, "version_of", lambda packages: "13.2.86")
     (problem,) = problems()
-    for words in ("driver 570.86.10 supports CUDA 12", "needs CUDA 13", "580 or newer", "OWN_TORCH=1", "offline.md"):
+    for words in ("driver 570.86.10 supports CUDA 12", "needs CUDA 13", "580 or newer", "offline.md"):
         assert words in problem
+    assert "in the image, by `container: {base_image: 'pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime'}`" in problem
+    assert "on the host, by `make OWN_TORCH=1 PYTHON=/path/to/its/python`" in problem
+    assert nvidia.problems(other_torch=True) == [], "it is asked where the other PyTorch is"
     assert "make lock" not in problem, "the lock has one PyTorch, for CUDA 13"
     with monkeypatch.context() as without_torch:
         without_torch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)

@@ -55,7 +55,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
         yield gpus
 
     known = {"KIND": "other", "PACKAGES": {}, "driver_version": lambda: "7.1", "collectives": Gloo()}
-    found = SimpleNamespace(**known, session=session, problems=lambda: ["of the other"], notes=lambda: ["unseen"])
+    found = SimpleNamespace(**known, session=session, problems=lambda **_: ["of the other"], notes=lambda: ["unseen"])
     monkeypatch.setattr(vendors, "VENDORS", (nvidia, found, CPU))
     return gpus
 

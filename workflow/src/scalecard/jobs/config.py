@@ -169,8 +169,10 @@ def resolve(config: Mapping[str, Any], *, check: bool, in_sif: bool = False) -> 
     _refuse([*block_problems(config["experiments"], config["workloads"]), *_cluster_problems(config), *wrong])
     _refuse(build.package_problems(config["container"]))
     machine = probe()
-    if check and config["cluster"] == "none" and (found := vendors.problems()):
-        raise InvalidConfig("\n".join(found))
+    if check and config["cluster"] == "none":
+        found = vendors.problems(other_torch=build.brings_torch(config["container"]))
+        if found:
+            raise InvalidConfig("\n".join(found))
     _refuse(_device_problems(config, machine))
     scale = config["scale"]
     if scale == "auto":

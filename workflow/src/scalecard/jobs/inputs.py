@@ -62,7 +62,7 @@ def digest_of_experiment(name: str) -> str:
 
 def of_image() -> list[str]:
     """What the image is built from, without further packages."""
-    names = ("Dockerfile", "scalecard.def", "distribution.sh", "install.sh", "requirements.lock")
+    names = ("Dockerfile", "scalecard.def", "distribution.sh", "install.sh", "without_torch.awk", "requirements.lock")
     return [str(PROJECT / "docker" / name) for name in names]
 
 

@@ -118,8 +118,11 @@ class Vendor(Protocol):
         """None if there is no GPU."""
         return None
 
-    def problems(self) -> list[str]:
-        """What is wrong with the GPUs that this process is to use, one line each, with what to do."""
+    def problems(self, *, other_torch: bool = False) -> list[str]:
+        """What is wrong with the GPUs that this process is to use, one line each, with what to do.
+
+        `other_torch`: another PyTorch than that of this environment, or of the lock, is to use them.
+        """
         return []
 
     def notes(self) -> list[str]:
@@ -168,9 +171,9 @@ def here() -> Vendor:
     return CPU
 
 
-def problems() -> list[str]:
-    """What keeps GPUs from being measured, one line each, with what to do."""
-    return [problem for vendor in VENDORS for problem in vendor.problems()]
+def problems(*, other_torch: bool = False) -> list[str]:
+    """What keeps GPUs from being measured, one line each, with what to do; `other_torch` as in `Vendor.problems`."""
+    return [problem for vendor in VENDORS for problem in vendor.problems(other_torch=other_torch)]
 
 
 def refuse() -> None:

@@ -1,6 +1,7 @@
 """Chooses the engine and turns docker/ into its image: built, converted to a .sif for Apptainer, or a given one.
 
-An image may get further packages of the user's on top: container.packages of config.yaml names their lock file.
+A base image's own PyTorch stays, such as one for an older driver. An image may get further packages of the user's on
+top: container.packages of config.yaml names their lock file.
 """
 
 import hashlib
@@ -30,9 +31,26 @@ HOW = "`uv pip compile --generate-hashes --constraint docker/requirements.lock` 
 CREDENTIALS = re.compile(r"://[^/\s\"']*@")
 SIF = CONTEXT / "scalecard.sif"
 DEFINITION = CONTEXT / "scalecard.def"
-COPIED = ("distribution.sh", "install.sh", "requirements.lock")  # by the definition
+COPIED = ("distribution.sh", "install.sh", "without_torch.awk", "requirements.lock")  # by the definition
 EPOCH = "1767225600"  # as in install.sh: the same sources give the same image
 TAIL = 20  # lines of a failed build that are shown again
+OLDEST_TORCH, OLDEST_PYTHON = (2, 11), (3, 11)
+# Prints which PyTorch a base image has, and for which CUDA; nothing if it has none. Packages are its arguments.
+ASK_FOR_TORCH = """
+import json, runpy, sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        pass
+if "torch" in found:
+    (folder,) = find_spec("torch").submodule_search_locations
+    built = runpy.run_path(f"{folder}/version.py")
+    print(json.dumps({**found, "cuda": built["cuda"], "python": sys.version_info[:2]}))
+"""
 # Words in the output of a build that failed, and what to do.
 ADVICE = {
     "do not match the hashes|hashes are required": (
@@ -101,7 +119,6 @@ def _package_context(file: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=CONTEXT, prefix=".packages-") as name:
         shutil.copy(PACKAGES["Dockerfile"], Path(name, "Dockerfile"))
         shutil.copy(PACKAGES["sh"], name)
-        shutil.copy(LOCK, name)
         shutil.copy(file, Path(name, "packages.lock"))
         yield Path(name)
 
@@ -133,6 +150,8 @@ def _built(engine: str, tag: str, arguments: Mapping[str, str], further: str | N
     """Build the image and, from it, one with further packages; the tag of the last."""
     if not launch.has_image(engine, arguments["BASE_IMAGE"]):
         _run([engine, "pull", arguments["BASE_IMAGE"]], failure=NoBaseImage)
+    start = (engine, "run", "--rm", "--network", "none", "--entrypoint", "python3", arguments["BASE_IMAGE"])
+    arguments = {**arguments, **own_torch(arguments["BASE_IMAGE"], start)}
     _run(_build(engine, tag, arguments, CONTEXT))
     if not further:
         return tag
@@ -150,8 +169,52 @@ def _on_top_of(image: str, arguments: Mapping[str, str], further: str) -> dict[s
 def cuda_versions() -> dict[str, str]:
     """What the lock makes the image a CUDA container of, by build argument, and the oldest CUDA of a driver for it."""
     cuda, cudnn, nccl = (locked_version(PACKAGES_OF_CUDA[name]) for name in ("cuda", "cudnn", "nccl"))
+    return _cuda_arguments(cuda, cudnn, nccl)
+
+
+def _cuda_arguments(cuda: str, cudnn: str, nccl: str) -> dict[str, str]:
     oldest = f"{cuda.partition('.')[0]}.0"  # drivers run every minor version of a major one
     return {"CUDA_VERSION": cuda, "CUDNN_VERSION": cudnn, "NCCL_VERSION": nccl, "OLDEST_CUDA": oldest}
+
+
+def brings_torch(container: Mapping[str, Any]) -> bool:
+    """Whether experiments may run with a PyTorch that is neither this environment's nor the lock's."""
+    ours = re.findall(r"^ARG BASE_IMAGE=(\S+)", (CONTEXT / "Dockerfile").read_text(), re.MULTILINE)
+    return container["engine"] != "none" and bool(container["image"] or container["base_image"] not in ours)
+
+
+def own_torch(base: str, start: Sequence[str]) -> dict[str, str]:
+    """What the base image's own PyTorch makes the image a CUDA container of, by build argument; empty if it has none.
+
+    `start` starts Python in it. BuildFailed says what such a PyTorch lacks.
+    """
+    libraries = {name: PACKAGES_OF_CUDA[name] for name in ("cudnn", "nccl")}
+    names = ["torch", "torchvision", *(package for packages in libraries.values() for package in packages)]
+    done = subprocess.run([*start, "-c", ASK_FOR_TORCH, *names], capture_output=True, text=True)
+    if done.returncode:  # as where it has no Python
+        said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        print(f"the base image does not say whether it has PyTorch ({said}): the locked one is installed", flush=True)
+    if done.returncode or not done.stdout.strip():
+        return {}
+    found = json.loads(done.stdout.splitlines()[-1])
+    if lacks := _unfit_torch(found):
+        raise BuildFailed(
+            f"container.base_image = {base}: its PyTorch would stay, but {lacks}. Accepted: an image with PyTorch 2.11"
+            " or newer, torchvision, and Python 3.11 or newer; or one without PyTorch, which gets the locked one"
+        )
+    cudnn, nccl = (next((found[p] for p in packages if p in found), "unknown") for packages in libraries.values())
+    made = _cuda_arguments(found["cuda"], cudnn, nccl) if found["cuda"] else {"CUDA_VERSION": "none"}
+    print(f"PyTorch {found['torch']} of the base image stays, built for CUDA {made['CUDA_VERSION']}", flush=True)
+    return {"TORCH": "base", "CUDNN_VERSION": cudnn, "NCCL_VERSION": nccl, "OLDEST_CUDA": "0.0", **made}
+
+
+def _unfit_torch(found: Mapping[str, Any]) -> str:
+    """Why that PyTorch cannot measure; empty if it can."""
+    if tuple(map(int, re.findall(r"\d+", found["torch"])[:2])) < OLDEST_TORCH:
+        return f"it is {found['torch']}"
+    if tuple(found["python"]) < OLDEST_PYTHON:
+        return f"it is for Python {'.'.join(map(str, found['python']))}"
+    return "" if "torchvision" in found else "the image has no torchvision"
 
 
 def _described(engine: str, why: str, name: str, *, base: str | None) -> Marker:
@@ -234,7 +297,9 @@ def _from_definition(made: Path, arguments: Mapping[str, str]) -> None:
     """The base image first, and its layers are kept: whether it can be had is then known."""
     base = str(made.with_name("base.sif"))
     _run(["apptainer", "pull", base, f"docker://{arguments['BASE_IMAGE']}"], failure=NoBaseImage)
-    _run(_defined(DEFINITION, made, arguments))
+    start = ("apptainer", "exec", "--cleanenv", "--contain", "--no-home", base, "python3")
+    own = own_torch(arguments["BASE_IMAGE"], start)
+    _run(_defined(DEFINITION, made, {**arguments, **own}))
 
 
 def _defined(definition: Path, made: Path, arguments: Mapping[str, str]) -> list[str]:

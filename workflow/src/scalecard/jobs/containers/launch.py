@@ -14,6 +14,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,9 @@ SEES_GPUS = (
     " [torch.ones(1, device=f'cuda:{i}').add_(1).item() for i in range(count)]"
 )
 OTHERWISE = "container: {engine: none} runs in the host's environment"
+# In the words of NVIDIA's container tools, of PyTorch and of CUDA.
+OLD_DRIVER = re.compile("unsatisfied condition: cuda|driver on your system is too old|driver version is insufficient")
+NO_REASON = re.compile("Run '(docker|podman) .* for more information")  # the last line of newer engines
 
 
 class NoEngine(ValueError):
@@ -194,6 +198,10 @@ def refuse_unusable(made: Marker) -> None:
     if reason := _why_not(made, "pass", gpus=False):
         raise Unusable(f"{where}: it does not start a container ({reason}). {OTHERWISE}")
     if has_gpus() and (reason := _why_not(made, SEES_GPUS, gpus=True)):
+        if OLD_DRIVER.search(reason):
+            from scalecard.hardware.vendors.nvidia import OWN_TORCH  # it takes half a second to import
+
+            raise Unusable(f"{where}: the driver is too old for the image's CUDA ({reason}). Update it, or {OWN_TORCH}")
         raise Unusable(
             f"{where}: it starts containers, but does not pass the GPUs on ({reason}). Install the NVIDIA container"
             f" toolkit (for Podman, and for Docker with CDI, also run `nvidia-ctk cdi generate`). {OTHERWISE}"
@@ -204,7 +212,8 @@ def _why_not(made: Marker, code: str, *, gpus: bool) -> str:
     """The last line of what a Python program said that failed in the image; empty if it did not."""
     trial = call(made, ["python", "-c", code], project=Path.cwd(), writable=[], gpus=gpus)
     done = subprocess.run(trial.argv, env=trial.environment, capture_output=True, text=True)
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    said = [line for line in done.stderr.splitlines() if line.strip() and not NO_REASON.search(line)]
+    return "" if done.returncode == 0 else [*said[-1:], "no reason given"][0]
 
 
 def main() -> None:

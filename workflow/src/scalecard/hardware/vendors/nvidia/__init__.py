@@ -29,14 +29,18 @@ NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's numbers of the vendor, and of every 
 HIDE_ALL = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES with which no GPU is wanted; Slurm sets the last
 OLDEST_DRIVER = {12: 525, 13: 580}  # by CUDA's major version
 OWN_TORCH = (
-    "measure with a PyTorch of your own, 2.11 or newer, that is built for it: `make OWN_TORCH=1"
+    "measure with another PyTorch, 2.11 or newer, that is built for it: in the image, by `container: {base_image:"
+    " 'pytorch/pytorch:2.11.0-cuda12.8-cudnn9-runtime'}` in config.yaml, or on the host, by `make OWN_TORCH=1"
     " PYTHON=/path/to/its/python` (docs/offline.md)"
 )
 ON_THE_CPU = "set CUDA_VISIBLE_DEVICES=-1 to measure the CPU"
 
 
-def problems() -> list[str]:
-    """One line per problem, with what to do; empty if all is well, or if CUDA_VISIBLE_DEVICES hides every GPU."""
+def problems(*, other_torch: bool = False) -> list[str]:
+    """One line per problem, with what to do; empty if all is well, or if CUDA_VISIBLE_DEVICES hides every GPU.
+
+    `other_torch`: which CUDA the PyTorch needs that is to use them is known only where it is.
+    """
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is not None and wanted.split(",")[0].strip() in HIDE_ALL:
         return []
@@ -47,7 +51,8 @@ def problems() -> list[str]:
     with nvml.session(missing) as gpus:
         listed = nvml.listed() if gpus or "gpus" not in missing.reasons else []
         found = [*(_lost(listed, missing) if wanted is None else _not_there(wanted, gpus)), *_cut(gpus)]
-        return found + ([*_old_driver(), *_forced_precision()] if gpus else [])
+        old = () if other_torch else _old_driver()
+        return found + ([*old, *_forced_precision()] if gpus else [])
 
 
 def notes() -> list[str]:
