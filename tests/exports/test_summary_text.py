@@ -59,14 +59,16 @@ def test_without_gpus_it_is_a_trial_without_advice() -> None:
     written = text("summary.md")
     assert TRIAL in written
     assert part(written, "What to use") == ["- No advice is given: CPU workers stand in for devices."]
-    assert part(written, "Trust")[2] == "- Throttled: not known, because no GPU was watched."
+    assert part(written, "Trust")[3] == "- Throttling is not known: no GPU was watched."
 
 
 def test_health_has_a_line_per_part_and_the_reports_sentences() -> None:
     (result,) = [result for result in results(8) if result.experiment == "health"]
     said = "\n".join(part(text("summary.md", 8), "Health"))
     assert "- ✓ network: normal; " in said
-    assert re.search(r"- . compute: .*; 1?\d+ TFLOP/s.* \(bfloat16 products, one at a time\); \d+ of \d+ normal", said)
+    assert re.search(
+        r"- . compute: odd one out; \d+ TFLOP/s.* \(GPU \d, \w+ products, alone\); \d+ of \d+ normal", said
+    )
     for finding in health.findings(result):
         assert markdown(finding.text).replace("\\`", "`")[:60] in said.replace("\\`", "`")
     assert "`nvidia-smi -q -d PCIE`" in said, "a command stays one"
@@ -97,32 +99,37 @@ def test_trust_counts_cases_proofs_and_processes() -> None:
     proven = sum(len(record.checks) for record in records)
     ok, skipped = (sum(record.status == word for record in records) for word in ("ok", "skipped"))
     said = part(text("summary.md", 8), "Trust")
-    assert said[:4] == [
+    assert said[:5] == [
         f"- Cases: {ok} measured, {skipped} skipped, 1 failed.",
-        f"- Proofs: {proven} of {proven} passed before timing; {proven} of {proven} counts of work are as expected.",
-        f"- Throttled: in 0 of {proven} timed cases a GPU was slowed down.",
-        "- Processes: 2 fresh ones per case.",
+        f"- All {proven} proofs passed before timing.",
+        f"- All {proven} counts of work are as expected.",
+        f"- No throttling in {proven} cases.",
+        "- 2 processes per case.",
     ]
-    assert said[4].startswith("- Warning: the data set is synthetic (")
+    assert said[5].startswith("- Warning: the data set is synthetic (")
 
 
-@pytest.mark.parametrize(("reason", "slowed"), [("hardware slowdown", 1), ("power cap", 0)])
-def test_a_slow_down_is_counted_and_a_power_cap_is_not(reason: str, slowed: int) -> None:
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("hardware slowdown", "Throttled: in 1 of 3 timed cases a GPU was slowed down."),
+        ("power cap", "No throttling in 3 cases."),
+    ],
+)
+def test_a_slow_down_is_counted_and_a_power_cap_is_not(reason: str, said: str) -> None:
     (result,) = [result for result in results(8) if result.experiment == "hybrid"]
     first, *others = result.records
     state = hardware_state(gpu_state(reasons={reason: 0.2}))
     records = [replace(first, telemetry=[replace(entry, state=state) for entry in first.telemetry]), *others]
-    assert f"Throttled: in {slowed} of 3 timed cases a GPU was slowed down." in provenance.trust(
-        [replace(result, records=records)]
-    )
+    assert said in provenance.trust([replace(result, records=records)])
 
 
 def test_one_process_and_no_warnings_are_said_too(make_result: Make) -> None:
     result = gpt(make_result)
     single = [replace(record, samples=record.samples[:1], telemetry=record.telemetry[:1]) for record in result.records]
     said = provenance.trust([replace(result, records=single)])
-    assert said[3:] == [
-        "Processes: one per case, so the spread between processes is not known.",
+    assert said[4:] == [
+        "One process per case, so the spread between processes is not known.",
         "No warnings.",
     ]
 

@@ -37,7 +37,7 @@ def of_ddp(on_two: float) -> list[Record]:
     [
         (0.025, "it is 80 % efficient, LeNet 62 %: it scales better."),
         (0.04, "it is 50 % efficient, LeNet 62 %: it does not scale better."),
-        (0.032, "it is 62 % efficient, LeNet 62 %, and the two cannot be told apart."),
+        (0.032, "it is 62 % efficient, LeNet 62 %; there is no measurable difference."),
     ],
 )
 def test_which_network_scales_better_is_told_with_what_its_exchange_takes(
@@ -94,7 +94,7 @@ def test_how_much_a_device_of_several_trains_is_set_beside_one_alone(
     records = [step("single device", 1, 0.1), step("DDP", 2, 0.08), step("DDP", 2, weak, scaling="weak", units=16)]
     text = told(strategies, make_result(records, experiment="strategies"), Topic.ONE_IS_MOST_EFFICIENT)
     assert said in text
-    ends = {0.125: "and it is.", 0.1: "here they cannot be told apart.", 0.08: "here it is not."}
+    ends = {0.125: "and it is.", 0.1: "here there is no measurable difference.", 0.08: "here it is not."}
     assert text.endswith(ends[weak])
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scalecard.analysis import provenance
 from scalecard.analysis.platforms import nickname
 from scalecard.analysis.strategy_choice import slowdowns
 from scalecard.records.record import Record, Result
@@ -47,10 +48,12 @@ def test_of_gpus_scaling_advice_and_verdicts_are_said() -> None:
     results = simulated(8, seed=1)
     found = screen(results["strategies"], results["health"])
     (line,) = found.scaling
-    assert line.workload == "gpt, plain SGD in float32"
-    assert line.text == "FSDP gradients: 6.76x ± 0.04 on 8 GPUs, 84 % of ideal"
+    assert (line.workload, line.devices) == ("gpt, plain SGD in float32", "8 GPUs")
+    assert line.same_batch == "6.76x ± 0.04, 84 % of ideal (FSDP gradients)"
+    assert line.growing_batch == "99 % of ideal (DDP)"
+    assert line.use == "FSDP gradients on 8 devices"
     assert "<svg" in line.line
-    assert [text.split(":")[0] for text in found.use] == ["gpt, plain SGD in float32"]
+    assert found.verdict == "Healthy: all 428 checks passed"
     assert {tile.part for tile in found.tiles} >= {"compute", "GPU links", "collectives"}
     assert not found.trial
 
@@ -59,18 +62,19 @@ def test_without_gpus_it_is_a_trial_without_tiles_and_advice() -> None:
     found = screen(*(result for result in every_result("box") if result.experiment in ("strategies", "health")))
     assert found.trial
     assert found.tiles == []
-    assert found.use == []
-    assert all("CPU ranks" in line.text for line in found.scaling)
+    assert found.verdict == ""
+    assert all(line.devices.endswith(" CPU ranks") and line.use == "" for line in found.scaling)
 
 
 def test_how_far_to_trust_it_is_said_without_the_warnings_that_stand_by_themselves() -> None:
     (timings,) = (result for result in every_result("box", gpus=2, processes=3) if result.experiment == "async_timing")
     proofs = sum(len(record.checks) for record in timings.records)
-    cases, proven, throttled, processes = screen(timings).trust
+    proven, throttled = screen(timings).trust
+    assert proven == f"All {proofs} proofs passed before timing."
+    assert throttled.startswith("No throttling in ")
+    cases, *_, processes = provenance.reasons_to_trust([timings])
     assert cases.startswith(f"Cases: {timings.count('ok')} measured")
-    assert proven.startswith(f"Proofs: {proofs} of {proofs} passed before timing")
-    assert throttled.startswith("Throttled: in 0 of ")
-    assert processes == "Processes: 3 fresh ones per case."
+    assert processes == "3 processes per case."
 
 
 def epochs(**seconds: float) -> list[Record]:

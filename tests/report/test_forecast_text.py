@@ -17,10 +17,10 @@ def test_the_sentences_and_tables_of_eight_gpus() -> None:
     measured = PlatformResults(results("communication"), {"forecast": CONFIG["forecast"]})
     first, *others = answer.findings(measured)
     assert "on 8 devices, none of which they had seen" in first.text
-    assert all(re.search("16 devices (would|might) be", other.text) for other in others)
+    assert all(re.search("16 devices: (about|perhaps) ", other.text) for other in others)
     for other in others:
         trusted = re.search(r"Trust it up to (\d+) devices", other.text)
-        assert ("16 devices would be" in other.text) == (trusted is not None and int(trusted[1]) >= 16)
+        assert ("16 devices: about" in other.text) == (trusted is not None and int(trusted[1]) >= 16)
     assert {"strong", "weak"} == {row[2].text for row in answer.tables(measured)[0].rows}
     assert [len(row) for table in answer.tables(measured) for row in table.rows] == [
         len(table.head) for table in answer.tables(measured) for _ in table.rows

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from scalecard.records.files import load
 from scalecard.records.record import Result
+from support.browsing import go_to
 from support.every_experiment import every_result
 from support.two_platforms import two_platforms, write_report
 
@@ -31,6 +32,7 @@ def test_it_opens_offline_without_errors(page: Page, html: Path) -> None:
     assert problems == []
     assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
     for name in ("dp_scratch", "allreduce"):
+        go_to(page, html, name)
         box = page.locator(f"#{name} .plot svg").first.bounding_box()
         assert box is not None
         assert box["width"] > 300
@@ -51,10 +53,19 @@ def test_the_contents_lead_to_every_section_and_mark_the_one_that_is_read(page: 
     links = page.locator("nav a")
     sections = {f"#{name}" for name in page.locator("section, header").evaluate_all("all => all.map(each => each.id)")}
     assert set(links.evaluate_all("all => all.map(each => each.hash)")) == sections
-    page.locator("#allreduce").scroll_into_view_if_needed()
-    page.evaluate("document.querySelector('#allreduce').scrollIntoView({behavior: 'instant'})")
-    page.wait_for_function("document.querySelector('nav a[aria-current]')?.hash === '#allreduce'")
-    assert page.locator("nav a[aria-current]").count() == 1
+    page.locator("#contents a[href='#allreduce']:not(.group > a)").click()
+    page.wait_for_function("document.querySelector('#contents a[aria-current]')?.hash === '#allreduce'")
+    assert page.locator("#contents a[aria-current]").count() == 1
+    assert page.locator(".tabs a[aria-current]").inner_text() == "Health"
+    assert page.locator("#allreduce").is_visible()
+    assert not page.locator("#summary").is_visible()
+
+
+def test_without_scripts_all_pages_stand_one_after_another(browser: Browser, html: Path) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(html.as_uri())
+    assert all(page.locator(f"#{name}").is_visible() for name in ("summary", "allreduce", "dp_scratch", "overview"))
+    page.close()
 
 
 def test_a_phone_begins_with_the_summary_and_has_the_contents_at_hand(page: Page, html: Path) -> None:
@@ -103,7 +114,7 @@ def pages(page: Page) -> int:
 
 
 def test_raw_data_is_saved_as_it_was_measured(page: Page, html: Path, tmp_path: Path) -> None:
-    page.goto(html.as_uri())
+    go_to(page, html, "dp_scratch")
     for _ in range(2):
         with page.expect_download() as waiting:
             page.locator("#dp_scratch .raw a").click()
@@ -114,7 +125,7 @@ def test_raw_data_is_saved_as_it_was_measured(page: Page, html: Path, tmp_path: 
 
 def test_a_browser_that_cannot_unpack_saves_the_packed_file(page: Page, html: Path, tmp_path: Path) -> None:
     page.add_init_script("delete window.DecompressionStream")
-    page.goto(html.as_uri())
+    go_to(page, html, "dp_scratch")
     with page.expect_download() as waiting:
         page.locator("#dp_scratch .raw a").click()
     assert waiting.value.suggested_filename.endswith("-dp_scratch.json.gz")
@@ -123,7 +134,7 @@ def test_a_browser_that_cannot_unpack_saves_the_packed_file(page: Page, html: Pa
 
 
 def test_a_click_on_a_head_sorts(page: Page, html: Path) -> None:
-    page.goto(html.as_uri())
+    go_to(page, html, "allreduce")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     table = page.locator("#allreduce table.sortable").first
     head = table.locator("thead button", has_text="bytes")

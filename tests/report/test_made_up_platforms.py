@@ -13,10 +13,22 @@ from scalecard.records.atomic import write_atomically
 from scalecard.records.files import as_json
 from scalecard.report import answers, figure_files, render, sections
 from support.blocks import CONFIG
+from support.browsing import go_to
 
 FOUR = ("fixture-8xh100", "fixture-8xh100-driver575", "fixture-4xa100", "fixture-2xrtx4090")
 MOST_BYTES, MOST_SECONDS = 3_300_000, 1.0
 SETTINGS = {"forecast": CONFIG["forecast"]}
+
+# Of what is shown without a click, on whatever page.
+WORDS = r"""where => {
+  const text = node => {
+    if (node.nodeType === Node.TEXT_NODE) return node.textContent;
+    if (node.nodeType !== Node.ELEMENT_NODE || node.matches("script, svg, details[hidden]")) return "";
+    const shown = node.matches("details:not([open])") ? node.querySelectorAll(":scope > summary") : node.childNodes;
+    return [...shown].map(text).join(" ");
+  };
+  return text(document.querySelector(where)).split(/\s+/).filter(word => /[\p{L}\p{N}]/u.test(word)).length;
+}"""
 
 pytestmark = pytest.mark.browser
 
@@ -78,10 +90,11 @@ def test_the_first_screen_answers_in_ten_seconds(page: Page, four: Path) -> None
     page.goto(four.as_uri())
     assert said(page, "h1") == "8 x H100 80GB"
     text = said(page, "#summary")
-    for part in ("Driver 580", "PyTorch", "compute", "normal", "DDP", " on 8 GPUs, ", "% of ideal", "Proofs: "):
+    for part in ("driver 580", "PyTorch", "compute", "Healthy: all ", "DDP", "8 GPUs", "% of ideal", " proofs passed"):
         assert part in text, part
+    assert "AdamW in bf16" in text, "the recipe"
     assert in_view(page, "#summary .tiles")
-    assert in_view(page, "#summary dt:has-text('Trust') + dd")
+    assert in_view(page, "#summary a[href='#trust']")
     assert page.locator("#summary .spark").count() >= 1
 
 
@@ -106,7 +119,7 @@ def test_a_bad_link_is_said_on_the_first_screen_once(page: Page, tmp_path: Path)
 def test_every_panel_fits_its_screen(page: Page, four: Path, width: int) -> None:
     """Beside one another on a desktop, and one below the other on a phone."""
     page.set_viewport_size({"width": width, "height": 844})
-    page.goto(four.as_uri())
+    go_to(page, four, "ddp")
     boxes = page.locator("#ddp .plot svg").evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
     assert len(boxes) > 1
     assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
@@ -116,7 +129,7 @@ def test_every_panel_fits_its_screen(page: Page, four: Path, width: int) -> None
 
 
 def test_a_mark_says_what_it_is_by_pointer_and_by_keyboard(page: Page, two_cards: Path) -> None:
-    page.goto(two_cards.as_uri())
+    go_to(page, two_cards, "allreduce")
     page.locator("#allreduce .point").nth(3).hover(force=True)
     tip = page.locator(".tip")
     pattern = re.compile(r".+: [\d.,]+ GB/s \([\d.,]+ GB/s to [\d.,]+ GB/s\), n = \d+, fixture-2xrtx4090")
@@ -131,7 +144,7 @@ def test_a_mark_says_what_it_is_by_pointer_and_by_keyboard(page: Page, two_cards
 
 
 def test_a_long_table_is_filtered_and_its_head_stays(page: Page, two_cards: Path) -> None:
-    page.goto(two_cards.as_uri())
+    go_to(page, two_cards, "copy_cost")
     page.evaluate("document.querySelectorAll('#copy_cost details').forEach(each => { each.open = true })")
     label = "Cases with medians and intervals, copy_cost"
     rows = page.locator(f'[aria-label="{label}"] tbody tr:visible')
@@ -156,7 +169,7 @@ def test_the_summary_is_copied_and_the_citation_too(browser: Browser, two_cards:
 
 
 def test_a_student_finds_the_books_value_the_chapter_and_what_to_doubt(page: Page, two_cards: Path) -> None:
-    page.goto(two_cards.as_uri())
+    go_to(page, two_cards, "dp_scratch")
     text = said(page, "#dp_scratch .book")
     assert re.search(r"Time of an epoch\s+2 x NVIDIA GeForce RTX 4090\s+2.31 s\s+[\d.]+ s, as printed", text)
     assert "Where no card is named, the source names none." in text
@@ -168,7 +181,7 @@ def test_a_student_finds_pictures_of_the_ways_to_split_the_textbooks_items_and_t
     browser: Browser, two_cards: Path, width: int, scheme: str
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
-    page.goto(two_cards.as_uri())
+    go_to(page, two_cards, "dp_scratch")
     assert page.locator(".ways svg").count() == 4, "each once"
     assert not page.locator(".ways svg").first.is_visible()
     page.locator("#dp_scratch .ways summary").click()
@@ -184,17 +197,28 @@ def test_a_student_finds_pictures_of_the_ways_to_split_the_textbooks_items_and_t
     assert row.locator("code").all_inner_texts() == ["try_all_gpus", "hardware/devices.py::open_devices"]
     page.locator("#dp_scratch a", has_text="glossary").click()
     page.locator("#glossary summary").click()
+    assert not page.locator("#dp_scratch").is_visible()
     assert "[3, 3] on both" in page.locator("#glossary dd").first.inner_text()
     page.close()
 
 
-def test_a_section_shows_a_verdict_a_figure_and_three_findings_and_folds_the_rest(page: Page, two_cards: Path) -> None:
-    page.goto(two_cards.as_uri())
+def test_a_section_shows_a_panel_a_verdict_and_a_finding_and_folds_the_rest(page: Page, two_cards: Path) -> None:
+    page.goto(f"{two_cards.as_uri()}#copy_cost")
     section = page.locator("#copy_cost")
-    assert "normal for this hardware" in section.locator(".verdict-line").inner_text()
-    assert section.locator("> .findings > li").count() <= 3
+    assert re.fullmatch(r"\S \d+ normal values", said(page, "#copy_cost .verdict-line"))
+    assert section.locator(".plot svg:visible").count() == 1
+    assert section.locator("> .findings > li").count() == 1
     assert section.locator("details").count() >= 5
     assert section.locator("details[open]").count() == 0
+    section.locator("> .more > summary").click()
+    assert section.locator(".plot svg:visible").count() > 1
+
+
+def test_a_report_of_eight_gpus_is_short(page: Page, tmp_path: Path) -> None:
+    """At most 120 words on the first screen, and 2,500 in all that is not folded; figures have words of their own."""
+    page.goto(report_of(FOUR[:1], tmp_path).as_uri())
+    assert page.evaluate(f"({WORDS})('#summary')") <= 120
+    assert page.evaluate(f"({WORDS})('main')") <= 2500
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

@@ -85,7 +85,7 @@ def test_a_step_stands_beside_its_schedule_and_the_rest_has_a_name(
 ) -> None:
     found = texts(pipeline, make_result(of_pipeline(measured=measured), experiment="pipeline", spec=SPEC))
     assert said in found
-    assert "320 ms played with its stages' own times" in found
+    assert "320 ms simulated from stage times" in found
 
 
 def test_of_every_cut_the_fastest_step_is_told(make_result: Callable[..., Result]) -> None:
@@ -93,7 +93,7 @@ def test_of_every_cut_the_fastest_step_is_told(make_result: Callable[..., Result
     case = {"strategy": "1f1b", "split_size": 1, "batch_size": 4, **TEXTBOOK}
     faster = [steady(0.35, **case), steady(0.32, metric="played_time", **case)]
     result = make_result([*records, *faster], experiment="pipeline", spec=SPEC)
-    (text,) = [finding.text for finding in pipeline.findings(result) if "played" in finding.text]
+    (text,) = [finding.text for finding in pipeline.findings(result) if "simulated" in finding.text]
     assert text.startswith("1f1b at split size 1, after layer2, 2 devices: 350 ms")
 
 

@@ -67,7 +67,7 @@ def test_what_is_found(result: Result) -> None:
         " graphs (1.00x) makes no difference that can be told."
     )
     assert texts[2] == (
-        "mine under DDP on 4 devices, with as many samples on each: 80 % efficient in float32, 50 % with bf16"
+        "mine under DDP on 4 devices, the batch growing with them: 80 % efficient in float32, 50 % with bf16"
         " + compile; there it is 1.56x (1.56 to 1.56) as fast as float32."
     )
     assert texts[3] == (

@@ -86,27 +86,45 @@ if ("DecompressionStream" in window) {
   }
 }
 
+/* One page at a time, that of the anchor; without this script they stand one after another. */
+const pages = [...document.querySelectorAll("main > .page")];
+const tabs = [...document.querySelectorAll(".tabs a")];
+const anchored = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+const turn = () => {
+  const target = anchored();
+  const shown = target?.closest(".page") ?? pages.find(page => !page.hidden) ?? pages[0];
+  for (const page of pages) page.hidden = page !== shown;
+  tabs.forEach((tab, place) => tab.toggleAttribute("aria-current", pages[place] === shown));
+  for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+  if (target) target.scrollIntoView({ behavior: "instant" });
+  mark();
+};
+
 /* The contents mark the section that is being read: the last one whose beginning has passed the upper third. */
-const places = [...document.querySelectorAll("nav a")].map(link => [link, document.querySelector(link.hash)]);
+const places = [...document.querySelectorAll("#contents a")].map(link => [link, document.querySelector(link.hash)]);
 const mark = () => {
-  const passed = places.filter(([, section]) => section.getBoundingClientRect().top < window.innerHeight / 3);
+  const passed = places.filter(([, section]) =>
+    !section.closest("[hidden]") && section.getBoundingClientRect().top < window.innerHeight / 3);
   for (const [link] of places) link.removeAttribute("aria-current");
   passed.at(-1)?.[0].setAttribute("aria-current", "true");
 };
 window.addEventListener("scroll", mark, { passive: true });
-mark();
+window.addEventListener("hashchange", turn);
+for (const page of pages) page.hidden = page !== pages[0];
+turn();
 
 /* A click copies the summary or the citation; where that is not allowed, it shows and selects the text. */
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = false;
+  const source = document.getElementById(button.dataset.from);
+  source.closest("details").hidden = true;
   button.addEventListener("click", async () => {
-    const source = document.getElementById(button.dataset.from);
     const told = document.querySelector(".copied");
     try {
       await navigator.clipboard.writeText(source.textContent);
       told.textContent = "Copied.";
     } catch {
-      source.closest("details").open = true;
+      Object.assign(source.closest("details"), { hidden: false, open: true });
       window.getSelection().selectAllChildren(source);
       told.textContent = "Selected below: copy it with the keyboard.";
     }

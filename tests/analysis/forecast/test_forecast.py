@@ -293,8 +293,8 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
 def test_the_figure_has_a_panel_per_scaling_and_the_held_out_step() -> None:
     figure = answer.plot(PlatformResults(results()))
     assert [" ".join(axes.get_title(loc="left").split()) for axes in figure.axes] == [
-        "gpt, plain SGD in float32, one device's batch for all",
-        "gpt, plain SGD in float32, as many samples on each",
+        "gpt, plain SGD in float32, same total batch",
+        "gpt, plain SGD in float32, batch grows with the devices",
     ]
     hollow = [line for axes in figure.axes for line in axes.lines if line.get_fillstyle() == "none"]
     assert {line.get_xdata()[0] for line in hollow} == {8}  # type: ignore[index]

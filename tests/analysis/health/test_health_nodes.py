@@ -46,7 +46,9 @@ def test_links_of_one_gpu_on_each_of_several_nodes_are_as_many_faults() -> None:
     assert [alert.what for alert in found] == [
         f"node {node}'s GPU 4: its links to the other GPUs" for node in (1, 2, 3)
     ]
-    assert "as node 1's GPU 0 to 4, 1 GiB, alone" in found[0].value, "the first of the slow links, whatever their order"
+    assert "e.g. node 1's GPU 0 to 4, 1 GiB, alone" in found[0].value, (
+        "the first of the slow links, whatever their order"
+    )
 
 
 def test_a_device_a_node_and_their_parts_have_names() -> None:

@@ -241,14 +241,14 @@ def share(ratio: Ratio) -> str:
 
 
 def versus(new: str, ratio: Ratio, old: str) -> str:
-    """'GPipe takes 12 % (10 % to 14 %) less time than one device', or that the two cannot be told apart."""
+    """'GPipe takes 12 % (10 % to 14 %) less time than one device', or that no difference is measurable."""
     if ratio.verdict in ("faster", "slower") and ratio.interval is not None:
         low, high = sorted(abs(1 - bound) for bound in (ratio.interval.low, ratio.interval.high))
         change = f"{percent(abs(1 - ratio.value))} ({percent(low)} to {percent(high)})"
         return f"{new} takes {change} {'less' if ratio.value < 1 else 'more'} time than {old}"
     if ratio.verdict == "same":
         return f"{new} takes the same time as {old} (within 1 %)"
-    return f"{new} and {old} cannot be told apart here ({factor(ratio)} the time)"
+    return f"{new} and {old} show no measurable difference ({factor(ratio)} the time)"
 
 
 def reason(result: Result, metric: str) -> str:

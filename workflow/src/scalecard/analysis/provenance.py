@@ -5,7 +5,7 @@ An interval within a process is too narrow if samples drift or resemble their ne
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 import scipy
@@ -84,19 +84,34 @@ def trust(results: Sequence[Result]) -> list[str]:
 
 def reasons_to_trust(results: Sequence[Result]) -> list[str]:
     """The reasons without the warnings."""
-    records = [record for result in results for record in result.records]
-    timed = [record for record in records if record.telemetry]
+    timed = [record for result in results for record in result.records if record.telemetry]
     ok, skipped, failed = (sum(r.count(status) for r in results) for status in ("ok", "skipped", "failed"))
-    checks = [check.passed for record in records for check in record.checks]
-    counts = [count.passed for record in records for count in record.work]
-    proofs = f"{sum(checks)} of {len(checks)} passed before timing"
     return [
         f"Cases: {ok} measured, {skipped} skipped, {failed} failed.",
-        f"Proofs: {proofs}; {sum(counts)} of {len(counts)} counts of work are as expected.",
-        _throttled(timed),
+        proofs(results),
+        _counts(results),
+        throttling(results),
         _processes(timed),
         *filter(None, [time_spent(results), left_out(results)]),
     ]
+
+
+def proofs(results: Sequence[Result]) -> str:
+    """How many passed: 'All 12 proofs passed before timing.'"""
+    return (
+        f"{_all(c.passed for r in results for record in r.records for c in record.checks)} proofs passed before timing."
+    )
+
+
+def _counts(results: Sequence[Result]) -> str:
+    """How many are as expected: 'All 30 counts of work are as expected.'"""
+    passed = _all(c.passed for r in results for record in r.records for c in record.work)
+    return f"{passed} counts of work are as expected."
+
+
+def _all(passed: Iterable[bool]) -> str:
+    each = list(passed)
+    return f"All {len(each)}" if all(each) else f"{sum(each)} of {len(each)}"
 
 
 def left_out(results: Sequence[Result]) -> str:
@@ -122,21 +137,23 @@ def time_spent(results: Sequence[Result]) -> str:
     return f"Time: {formatting.percent(shares[Activity.TIMED])} of measuring was timed samples{others}."
 
 
-def _throttled(timed: Sequence[Record]) -> str:
-    """By the driver's reasons; a power cap is a setting of the GPU, and does not count."""
+def throttling(results: Sequence[Result]) -> str:
+    """In how many cases, by the driver's reasons; a power cap is a setting of the GPU, and does not count."""
+    timed = [record for result in results for record in result.records if record.telemetry]
     states = [[gpu for entry in record.telemetry if entry.state for gpu in entry.state.gpus] for record in timed]
     watched = [gpus for gpus in states if gpus]
     if not watched:
-        return "Throttled: not known, because no GPU was watched."
+        return "Throttling is not known: no GPU was watched."
     slowed = sum(any({*gpu.reasons} & {*Slowdown} for gpu in gpus) for gpus in watched)
-    return f"Throttled: in {slowed} of {len(watched)} timed cases a GPU was slowed down."
+    where = f"in {slowed} of {counted(len(watched), 'timed case')} a GPU was slowed down"
+    return f"Throttled: {where}." if slowed else f"No throttling in {counted(len(watched), 'case')}."
 
 
 def _processes(timed: Sequence[Record]) -> str:
     few, most = (number([len(record.samples) for record in timed], default=0) for number in (min, max))
     if most == 1:
-        return "Processes: one per case, so the spread between processes is not known."
-    return f"Processes: {most if few == most else f'{few} to {most}'} fresh ones per case."
+        return "One process per case, so the spread between processes is not known."
+    return f"{most if few == most else f'{few} to {most}'} processes per case."
 
 
 def doubts(processes: Sequence[Sequence[float]]) -> list[str]:

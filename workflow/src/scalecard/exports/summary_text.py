@@ -74,7 +74,7 @@ def _health(result: Result) -> list[str]:
 
 
 def _tile(tile: health.Tile) -> str:
-    share = f", {tile.share} of the limit" if tile.share else ""
+    share = f", {formatting.percent(tile.share)} of the limit" if tile.share else ""
     number = f"{tile.number}{share} ({tile.what})" if tile.number else "no rate was measured"
     return f"{tile.symbol} {tile.part}: {tile.verdict}; {number}; {tile.detail}"
 

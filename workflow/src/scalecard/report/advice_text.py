@@ -43,6 +43,11 @@ def sentences(result: Result, workload: str) -> list[Finding]:
     return [replace(o, text=f"{recipe}: {o.text}.", headline=o.headline and f"{recipe}: {o.headline}") for o in every]
 
 
+def gist(result: Result, workload: str) -> str:
+    """What to use, in a few words: 'DDP on 4 devices'; '' if nothing is to be said."""
+    return next((one.headline for one in _use(result, strategy_runs(result, workload))), "")
+
+
 def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:
     choice, too_large = choose(found, "strong"), [run for run in found if run.status == TOO_LARGE]
     if choice and any(run.devices > 1 for run in timed(found, "strong")):

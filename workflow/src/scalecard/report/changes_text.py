@@ -38,7 +38,7 @@ NAMES = {"gpus": "GPUs", "cpu": "CPU", "num_devices": "devices", "gpu_uuid_hashe
 DIGESTS = ("commit", "container")
 DIFFERENT_WORKLOAD = "different workload"
 MOST_CHANGES, MOST_GROUPS, MOST_NAMES = 3, 5, 4
-TRAINING = {*toc.GROUPS["Data parallelism"], *toc.GROUPS["Model parallelism"], *toc.GROUPS["Your models"]} - {"input"}
+TRAINING = {*toc.PAGES["Learn"], "strategies", "tuning"}
 CHANGED = ("slower", "faster")
 
 

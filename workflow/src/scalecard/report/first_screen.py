@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from scalecard.analysis import by_key, formatting, provenance
+from scalecard.analysis.health.alerts import verdicts
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
+from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import LeftOut, attempt, nickname
 from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs, timed, workloads
 from scalecard.figures.svg import sparkline
@@ -13,36 +15,45 @@ from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report import advice_text
 from scalecard.report.section import Section
-from scalecard.report.sections import Topic
 from scalecard.report.sections.strategies import with_recipe
 
 T = TypeVar("T")
+MOST_ALERTS = 2  # that are shown at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """How a workload scales: 'DDP: 5.0x on 8 GPUs, 63 %', and the line behind it as an inline SVG."""
+    """A workload on the most devices: its fastest strategy with the same total batch, and with one that grows.
+
+    `line` is the first one's curve as an inline SVG; `use` is the gist of the advice, of GPUs alone.
+    """
 
     workload: str
-    text: str
+    devices: str
+    same_batch: str
+    growing_batch: str
     line: str
+    use: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstScreen:
     """What a reader of ten seconds sees. Without GPUs it is a trial: no advice, and no verdicts on health.
 
-    `failed` has, by experiment, what failed that should not have.
+    `failed` has, by experiment, what failed that should not have. `alerts` are faults of the machine, one each; where
+    else what is not as it should be was seen is in `also`, by experiment.
     """
 
     nickname: str
-    facts: list[tuple[str, str]]
+    facts: list[str]
     trial: bool
+    verdict: str
     failed: list[tuple[str, str]]
+    alerts: list[Judgement]
+    also: list[tuple[str, list[Judgement]]]
     tiles: list[Any]
     scaling: list[Scaling]
     slower: list[str]
-    use: list[str]
     trust: list[str]
 
 
@@ -53,33 +64,45 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         return attempt(f"{what} on the first screen", lambda: list(say()), left_out) or []
 
     results = {section.name: section.result for section in current}
-    trial = any(result.emulated for result in results.values())
-    strategies = results.get("strategies")
+    every, strategies = list(results.values()), results.get("strategies")
+    trial = any(result.emulated for result in every)
+    trouble = {section.name: [each for each in section.judgements if each.is_trouble] for section in current}
+    # Health's alerts are one for each fault: what it slowed down elsewhere is said in a line.
+    first = next((name for name in (HEALTH, *trouble) if trouble.get(name)), "")
     return FirstScreen(
-        nickname=nickname(list(results.values())),
-        facts=_facts(list(results.values())),
+        nickname=nickname(every),
+        facts=_facts(every),
         trial=trial,
+        verdict="" if trial else _verdict(current, len(trouble.get(first, []))),
         failed=[(name, said) for name, result in results.items() for said in faults_of(result)],
+        alerts=trouble.get(first, []),
+        also=[(name, own) for name, own in trouble.items() if own and name != first],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
         slower=said("what is slower", lambda: slowdowns(results)),
-        use=said("what to use", lambda: _use(strategies) if strategies and not trial else ()),
-        trust=provenance.reasons_to_trust(list(results.values())),  # the page shows the warnings by themselves
+        trust=[provenance.proofs(every), provenance.throttling(every)],  # the page shows the warnings by themselves
     )
 
 
-def _facts(results: Sequence[Result]) -> list[tuple[str, str]]:
+def _facts(results: Sequence[Result]) -> list[str]:
     environment = results[0].environment
-    machine, runs = environment["machine"], [len(r.samples) for each in results for r in each.records if r.samples]
-    few, many = min(runs, default=0), max(runs, default=0)
-    facts = [
-        ("Measured", provenance.days(results)),
-        ("Driver", machine["driver"]),
-        ("PyTorch", environment["torch"]),
-        ("Container", environment["container_engine"] or "none"),
-        ("Processes", f"{few} to {many} per case" if few != many else f"{many} per case"),
+    driver = environment["machine"]["driver"]
+    return [provenance.days(results), *([f"driver {driver}"] if driver else []), f"PyTorch {environment['torch']}"]
+
+
+def _verdict(current: Sequence[Section], faults: int) -> str:
+    """On the hardware: 'Healthy: all 483 checks passed', or how many faults there are."""
+    checked = [
+        verdict
+        for section in current
+        if section.name == HEALTH
+        for verdict in verdicts(section.result)
+        if verdict.verdict != "not judged"
     ]
-    return [(name, str(value)) for name, value in facts if value]
+    passed = sum(verdict.fine for verdict in checked)
+    if faults:
+        return f"{counted(faults, 'fault')} found; {passed} of {counted(len(checked), 'check')} passed"
+    return f"Healthy: all {len(checked)} checks passed" if checked else ""
 
 
 def faults_of(result: Result) -> list[str]:
@@ -96,26 +119,22 @@ def faults_of(result: Result) -> list[str]:
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:
-    """Of each workload, the strategy that is the fastest on the most devices at a fixed total batch."""
+    """Of each workload that was timed on several devices."""
+    what = "CPU ranks" if result.emulated else "GPUs"
     for workload in workloads(result):
-        several = [run for run in timed(strategy_runs(result, workload), "strong") if run.devices > 1]
-        most = max((run.devices for run in several), default=0)
-        choice = choose([run for run in several if run.devices == most], "strong")
+        runs = [run for run in strategy_runs(result, workload) if run.devices > 1]
+        most = max((run.devices for run in timed(runs, "strong")), default=0)
+        choice, grown = (choose([run for run in runs if run.devices == most], way) for way in ("strong", "weak"))
         if choice and choice.best.gain:
             name, gain = choice.best.strategy, choice.best.gain
-            own = {run.devices: run.gain.value for run in several if run.strategy == name and run.gain}
-            what, share = "CPU ranks" if result.emulated else "GPUs", formatting.percent(gain.value / most)
-            text = f"{name}: {formatting.about(gain)} on {most} {what}, {share} of ideal"
+            own = {run.devices: run.gain.value for run in timed(runs, "strong") if run.strategy == name and run.gain}
             yield Scaling(
-                workload=with_recipe(result, workload), text=text, line=sparkline([(1, 1.0), *sorted(own.items())])
+                workload=with_recipe(result, workload),
+                devices=f"{most} {what}",
+                same_batch=f"{formatting.about(gain)}, {formatting.percent(gain.value / most)} of ideal ({name})",
+                growing_batch=f"{formatting.percent(grown.best.efficiency.value)} of ideal ({grown.best.strategy})"
+                if grown and grown.best.efficiency
+                else "",
+                line=sparkline([(1, 1.0), *sorted(own.items())]),
+                use="" if result.emulated else advice_text.gist(result, workload),
             )
-
-
-def _use(result: Result) -> list[str]:
-    """The gist of the advice; its reasons are in the section."""
-    return [
-        f"{one.headline}, at a fixed total batch"
-        for workload in workloads(result)
-        for one in advice_text.sentences(result, workload)
-        if one.topic is Topic.ADVICE
-    ]

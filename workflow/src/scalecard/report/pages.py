@@ -32,7 +32,7 @@ def environment() -> jinja2.Environment:
         finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
     made.filters |= {"commands": _commands, "number": formatting.number, "label": toc.label}
-    made.filters |= {"change": formatting.change, "outcome": changes_text.outcome}
+    made.filters |= {"percent": formatting.percent, "change": formatting.change, "outcome": changes_text.outcome}
     made.globals["setting"] = formatting.setting
     return made
 

@@ -179,7 +179,7 @@ def render(
         "matrix": [_matrix_row(name, platforms, own) for name, own in by_name.items()],
         "others": others_table(brief, list(by_name)),
         "trend": _trend(history, figures, platforms[0]) if history else None,
-        "sections": [_page(name, own, figures, platforms[0], traces, left_out) for name, own in by_name.items()],
+        "sections": {name: _section(own, figures, platforms[0], traces, left_out) for name, own in by_name.items()},
     }
     return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
 
@@ -199,19 +199,19 @@ def _said_of_all(
     ]
     judged = {s.name: not any(each.is_trouble for each in s.judgements) for s in current if s.judgements}
     return {
-        "contents": toc.grouped([*(answer.name for answer in replies), *{s.name for s in known}], judged),
+        "contents": toc.by_page([*(answer.name for answer in replies), *{s.name for s in known}], judged),
         "first": first_screen.of(current, left_out),
         "masthead": {
             "platform": platforms[0],
             "emulated": current[0].result.emulated,
             "warnings": provenance.warnings([s.result for s in current]),
+            "trust": provenance.reasons_to_trust([s.result for s in current]),
         },
-        "health": [judgement for s in current for judgement in s.judgements],
         "leading": leading([*current, *advised]),
-        "answers": [
-            {**vars(answer), **_figure(figures, answer.name, answer.title, answer.findings, left_out)}
+        "answers": {
+            answer.name: {**vars(answer), **_figure(figures, answer.name, answer.title, answer.findings, left_out)}
             for answer in replies
-        ],
+        },
         "changes": [part for part in changes if part],
         "glossary": textbook.glossary(),
         "provenance": [_environment([r for r in results if r.platform == platform]) for platform in platforms],
@@ -271,11 +271,12 @@ def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> lis
     return sorted(chosen, key=lambda item: item[1].topic)[:most]
 
 
-def _page(
-    name: str, own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
+def _section(
+    own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
 ) -> dict[str, Any]:
     """One experiment on every platform, for the template, which shows of the first one what is in its section."""
-    results, (title, how_to_read) = [s.result for s in own], toc.docstring(sections.load(name))
+    name, results = own[0].name, [s.result for s in own]
+    title, how_to_read = toc.docstring(sections.load(name))
     return {
         **vars(own[0]),
         "name": name,

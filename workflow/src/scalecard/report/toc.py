@@ -1,4 +1,4 @@
-"""The page's sections and answers: loading their modules, what readers call them, and their groups on the page."""
+"""The report's sections and answers: loading their modules, what readers call them, and the pages that they are on."""
 
 import importlib
 import pkgutil
@@ -7,12 +7,14 @@ from types import ModuleType
 
 from scalecard.analysis import by_key, formatting
 
-GROUPS = {
-    "Answers": ("why", "use", "forecast", "save"),
-    "Hardware": ("health", "async_timing", "copy_cost", "allreduce"),
-    "Data parallelism": ("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
-    "Model parallelism": ("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
-    "Your models": ("strategies", "input", "tuning"),
+# Between the summary and the evidence.
+PAGES = {
+    "Health": ("health", "async_timing", "copy_cost", "allreduce"),
+    "Scaling": ("why", "use", "forecast", "save", "strategies", "input", "tuning"),
+    "Learn": (
+        *("dp_scratch", "dp_concise", "ddp", "heterogeneous"),
+        *("model_parallel", "pipeline", "tensor_parallel", "hybrid"),
+    ),
 }
 NAMES = {
     "why": "Why not N times as fast",
@@ -36,7 +38,7 @@ NAMES = {
     "tuning": "Tuning one device",
 }
 AS_WRITTEN = {"ddp"}  # named by what also has its capitals inside a sentence
-_ORDER = [name for names in GROUPS.values() for name in names]
+_ORDER = [name for names in PAGES.values() for name in names]
 
 
 def names(package: ModuleType) -> list[str]:
@@ -70,11 +72,11 @@ def inside_sentence(name: str) -> str:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """As the page has them; what is in no group comes last."""
+    """As the report has them; what is on no page comes last."""
     return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
-def grouped(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[tuple[str, bool | None]]]:
-    """The contents by group: each name, and whether its rates and times are as they should be, if any is judged."""
-    group_of = {name: group for group, own in GROUPS.items() for name in own}
-    return by_key((group_of.get(name, "Others"), (name, judged.get(name))) for name in in_order(names))
+def by_page(names: Iterable[str], judged: Mapping[str, bool]) -> dict[str, list[tuple[str, bool | None]]]:
+    """The contents: each name, and whether its rates and times are as they should be, if any is judged."""
+    page_of = {name: page for page, own in PAGES.items() for name in own}
+    return by_key((page_of.get(name, "Others"), (name, judged.get(name))) for name in in_order(names))

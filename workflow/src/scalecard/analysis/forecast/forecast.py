@@ -132,7 +132,7 @@ class Forecast:
             if band(values).half_width > WIDEST * middle(values):
                 return last, f"the band is wider than ±{100 * WIDEST:.0f} %"
             if count > FARTHEST * fitted:
-                return last, f"it is more than {FARTHEST} times what the fit has seen"
+                return last, f"it is extrapolated more than {FARTHEST}-fold"
             if self.model.whole(count) / count < least:
                 return last, f"a device has fewer samples than the {least} that were timed alone"
             last = count

@@ -143,7 +143,8 @@ def _of_one_end(verdicts: Sequence[Verdict]) -> list[Verdict]:
             others = [way in slow for way in ways if end not in way]
             if len(bad) >= 2 and 2 * len(bad) > len(mine) and 2 * sum(others) < len(others):
                 worst = slow[bad[0]]
-                value = f"{len(bad)} of {len(mine)} are slow, as {worst.what}: {worst.value}"
+                share = f"all {len(mine)}" if len(bad) == len(mine) else f"{len(bad)} of {len(mine)}"
+                value = f"{share} are slow, e.g. {worst.what}: {worst.value}"
                 found.append(replace(worst, who=str(end), measured="", value=value, kind=cause, place=(end,)))
     return found
 

@@ -223,7 +223,7 @@ def _course_text(went: Course, record: Record, device: int, reasons: dict[str, f
     if went.fell_after is None:
         yield f"no fall by 5 % in {went.seconds:.3g} s"
     else:
-        yield f"fell by 5 % after {went.fell_after:.3g} s, to {100 * went.at_the_end:.0f} %"
+        yield f"fell to {100 * went.at_the_end:.0f} %; slowing began after {went.fell_after:.3g} s"
     degrees = [gpu.temperature_c.high for gpu in limits.gpu_states(record, device) if gpu.temperature_c]
     if degrees:
         yield f"{max(degrees):.0f} °C"

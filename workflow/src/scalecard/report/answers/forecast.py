@@ -43,7 +43,7 @@ from scalecard.report.table import EMPTY, Cell, Table
 
 Row = dict[str, str | Cell]
 DRAWN = (DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B)  # of the others, tables tell
-TITLES = {"strong": "one device's batch for all", "weak": "as many samples on each"}
+TITLES = {"strong": "same total batch", "weak": "batch grows with the devices"}
 COSTS = {
     "smaller batch": "the smaller batch of each device",
     "company": "that ranks compute side by side",
@@ -188,14 +188,13 @@ def _next_count(one: Forecast) -> int:
 
 def _how_far(one: Forecast) -> Finding:
     model, count, (trusted, why) = one.model, _next_count(one), one.trusted
-    how = "one device's batch shared by all" if model.scaling == "strong" else "as many samples on each device"
     gain, between = one.speedup(count)
     network = f", with {_network(one.settings)} between nodes (assumed)" if one.assumed(count) else ""
-    would = "would" if count <= trusted else "might"
-    factor = f"{gain:.3g} times as fast as one ({between.low:.3g} to {between.high:.3g})"
-    there = f"{count} devices {would} be {factor}{network}"
+    about = "about" if count <= trusted else "perhaps"
+    there = f"{count} devices: {about} {gain:.3g}x of one ({between.low:.3g} to {between.high:.3g}){network}"
     until = f"Trust it up to {trusted} devices: beyond, {why}" if trusted > 1 else f"Do not rely on it: {why}"
-    text = f"{model.workload.name}, {model.strategy.name}, {how}: {there}; {_efficiency_falls(one)}. {until}."
+    case = f"{model.workload.name}, {model.strategy.name}, {TITLES[model.scaling]}"
+    text = f"{case}: {there}; {_efficiency_falls(one)}. {until}."
     return _sentence(text, f"{model.workload.name}: {_knee(one.knee)}")
 
 

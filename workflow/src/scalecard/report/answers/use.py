@@ -1,6 +1,6 @@
 """Which strategy should train each workload here, on how many devices, and which defaults should change?
 
-Samples or tokens per second over the number of devices, one panel per workload, with one device's batch shared by all.
+Samples or tokens per second over the number of devices, one panel per workload, with the same total batch.
 Thick: the fastest strategy, with its 95 % intervals; the next two are grey. Dashed: the fastest one with as many
 samples on each device as one has alone. Dotted: as many devices that each work as fast as one.
 """
@@ -37,7 +37,7 @@ from scalecard.report.sections import Finding, Topic, strategies
 from scalecard.report.table import EMPTY, Cell, Table
 
 Row = dict[str, str | Cell]
-VERDICTS = {"faster": "faster", "slower": "slower", "same": "the same", "unclear": "cannot be told apart"}
+VERDICTS = {"faster": "faster", "slower": "slower", "same": "the same", "unclear": "no measurable difference"}
 
 OTHERS = style.PALETTE[7]
 MOST = 3  # strategies that are drawn of those with one device's batch
@@ -133,7 +133,7 @@ def tables(measured: PlatformResults) -> list[Table]:
 
 def _summary(result: Result) -> Table:
     note = (
-        "Use: the highest rate with one device's batch shared by all. Gain: its rate over one device's. By: the"
+        "Use: the highest rate with the same total batch. Gain: its rate over one device's. By: the"
         " runner-up's time over it. Collapses at: samples per device at which each device surely does less than half"
         " of what one alone does with its whole batch. Avoid: slower than one device, or less than half as fast as the"
         " best one on as many devices."

@@ -135,8 +135,7 @@ def _largest(found: Breakdown, *, advise: bool) -> Finding:
     if not found.explained:
         rest = found.term(breakdown.REST)
         amount = _amount(Term(rest.name, abs(rest.seconds), rest.error), found)
-        said = f"explain too much by {amount}" if rest.seconds < 0 else f"leave {amount} unexplained"
-        text += f" The parts {said}: they do not explain this step."
+        text += f" The parts explain {amount} too much." if rest.seconds < 0 else f" {amount} is unexplained."
     headline = f"{found.run.workload}: {largest.name}, {_share(largest.seconds, found)}" if sure else ""
     return Finding(text=text, headline=headline, topic=Topic.LARGEST_TERM if sure else Topic.UNSURE_TERM)
 

@@ -153,8 +153,8 @@ def _enqueue(result: Result) -> Iterator[Finding]:
     if enqueue and complete:
         share = formatting.percent(enqueue.median / complete.median, 2)
         text = (
-            f"A clock stopped without waiting reads {share} of the true time at size {size}:"
-            f" {formatting.seconds(enqueue.median)} instead of {formatting.time(complete)}."
+            f"Without synchronising you would measure {formatting.seconds(enqueue.median)} at size {size}, not"
+            f" {formatting.time(complete)}: {share} of the true time."
         )
         yield Finding(text, Topic.ENQUEUE_SHARE, f"{share} seen without waiting")
 

@@ -163,7 +163,7 @@ def _textbooks_claim(result: Result, nodes: int | None) -> Iterator[Finding]:
     )
     ours, theirs = better.interval, efficiency.interval
     if not (ours and theirs) or max(ours.low, theirs.low) <= min(ours.high, theirs.high):
-        text += ", and the two cannot be told apart."
+        text += "; there is no measurable difference."
     else:
         text += ": it scales better." if better.value > efficiency.value else ": it does not scale better."
     yield Finding(text, Topic.TEXTBOOKS_CLAIM)
@@ -193,8 +193,8 @@ def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
     sync, alone, reduce = (options[name] for name in APART)
     if sync.over(alone).verdict == "unclear":
         text = (
-            f"{network}'s step with and without communication{over} cannot be told apart here ({formatting.time(sync)}"
-            f" and {formatting.time(alone)})."
+            f"{network}'s communication{over} makes no measurable difference: a step takes {formatting.time(sync)} with"
+            f" it and {formatting.time(alone)} without."
         )
     else:
         exposed = sync.median - alone.median

@@ -184,7 +184,7 @@ def _faults(result: Result) -> Iterator[Finding]:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
         limited = any(verdict.share is not None for verdict in judged)
         beside = "with one another and with the hardware's limits" if limited else "with one another"
-        text = f"Nothing stands out: {len(judged)} rates, links and counters are as they should be, compared {beside}."
+        text = f"Healthy: all {len(judged)} checks passed: rates, links and counters, compared {beside}."
         text += " CPU workers stand in for GPUs." * result.emulated
         yield Finding(text, Topic.HEALTHY, "healthy" if judged else "nothing to compare with")
 
@@ -234,14 +234,17 @@ def _without_figures(result: Result) -> Iterator[Finding]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A part of the machine in a few words; `share` is that of the hardware's limit, as '65 %', or ''."""
+    """A part of the machine in a few words: what stands for it or, if something is wrong, what is worst.
+
+    `share` is that of the hardware's limit, if that is known.
+    """
 
     part: Part
     verdict: str
     symbol: str
     number: str
     what: str
-    share: str
+    share: float | None
     detail: str
 
     @property
@@ -259,12 +262,16 @@ def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
     # What could not be judged does not make a tile of it, as long as something could.
     judged = [verdict for verdict in own if verdict.verdict != "not judged"]
     word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
-    number, what, share = "", "", ""
-    if standing := _standing(part, found):
+    number, what, share = "", "", None
+    bad = [rate for rate in found if rate.part is part and (rate.is_odd or rate.is_low)]
+    # A latency has no unit of rates, which come first.
+    if worst := next(iter(sorted(bad, key=lambda rate: rate.kind is Kind.LATENCY)), None):
+        number, what, share = worst.text, ", ".join(filter(None, (worst.who, worst.measured))), worst.share
+    elif standing := _standing(part, found):
         middle, tops = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
         limit = tops.pop() if len(tops) == 1 else None
         number, what = standing[0].in_words(middle), standing[0].in_tile
-        share = formatting.percent(middle / limit) if limit else ""
+        share = middle / limit if limit else None
     fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
     return Tile(part=part, verdict=word, symbol=SYMBOLS[word], number=number, what=what, share=share, detail=fine)
 

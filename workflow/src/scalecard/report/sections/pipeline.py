@@ -287,13 +287,13 @@ def _rounds(record: Record) -> list[tuple[str, int]]:
 def _played(result: Result) -> Iterator[Finding]:
     """The fastest step of each cut beside its schedule: how long devices idle in either, and what it takes longer.
 
-    What it takes longer has no place in the schedule, played with the stages' own times.
+    What it takes longer has no place in the schedule, simulated from the stages' own times.
     """
     for measured, played in _fastest_pairs(result):
         ratio, where = measured.over(played), {axis: measured.case[axis] for axis in ("devices", "cut")}
         text = (
             f"{measured.case['strategy']} at split size {measured.case['split_size']}, {cut_name(measured)}:"
-            f" {formatting.time(measured)} measured, {formatting.seconds(played.median)} played with its stages' own"
+            f" {formatting.time(measured)} measured, {formatting.seconds(played.median)} simulated from stage"
             " times"
         )
         passes = result.select(

@@ -181,7 +181,7 @@ def _of_the_tutorials(result: Result, workload: str, devices: int) -> Iterator[F
             f" {best.text('strategy')} on {best.case['devices']} with {best.text('scaling')} scaling. The tutorials say"
             " that one is the most efficient if it holds the model"
         )
-        text += ends.get(formatting.inverse(each).verdict, "; here they cannot be told apart.")
+        text += ends.get(formatting.inverse(each).verdict, "; here there is no measurable difference.")
         yield Finding(text, Topic.ONE_IS_MOST_EFFICIENT)
     threads, processes = (
         result.find("step_time", workload=workload, strategy=kind.name, scaling="strong", devices=devices)

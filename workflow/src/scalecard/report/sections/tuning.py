@@ -144,7 +144,7 @@ def _efficiency(single: Ladder, several: Ladder) -> Iterator[Finding]:
         for one, many in ((single.base, several.base), (best, tuned))
     )
     text = (
-        f"{single.workload} under DDP on {several.devices} devices, with as many samples on each: {before} efficient"
+        f"{single.workload} under DDP on {several.devices} devices, the batch growing with them: {before} efficient"
         f" in {single.name}, {after} with {combination(best.case)}; there it is"
         f" {formatting.factor(several.gain(tuned))} as fast as {single.name}."
     )
