@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import pytest
-from scalecard.analysis import formatting
+from scalecard.analysis import formatting, learning
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 from scalecard.report.sections import hybrid
@@ -14,7 +14,7 @@ CURVES = Record(case={"devices": 1}, metric="accuracy", unit="fraction", samples
 
 
 def test_the_final_value_of_curves_is_the_median_of_their_last() -> None:
-    assert formatting.final(CURVES) == 0.6
+    assert learning.final(CURVES) == 0.6
 
 
 def test_a_time_has_its_interval_or_its_number_of_samples() -> None:

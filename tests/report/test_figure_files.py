@@ -283,8 +283,8 @@ def test_the_accuracy_of_ddp_is_drawn_on_every_number_of_ranks_and_over_nodes_ap
         ("4 ranks", pytest.approx([0.4, 0.8])),
     ]
     assert drawn(ddp.plot([result]), "LeNet: accuracy over 2 nodes") == {"8 ranks": [0.9, 0.9]}
-    said = "LeNet: Test accuracy after 2 epochs is 0.200 on one rank and 0.800 on 4, on synthetic images."
-    assert said in [finding.text for finding in ddp.findings(result)]
+    said = "LeNet: Test accuracy after 2 epochs is 0.200 on one rank and 0.800 on 4, on synthetic images"
+    assert f"{said} (give or take 0.011)." in [finding.text for finding in ddp.findings(result)]
 
 
 def test_on_one_device_all_settings_of_dp_concise_share_a_panel(make_result: Make) -> None:

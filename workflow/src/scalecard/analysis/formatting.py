@@ -1,7 +1,5 @@
 """Numbers with their units, as a reader wants them; ratios and cases in words, as all sections use them."""
 
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from scalecard.progress import counted
@@ -162,28 +160,10 @@ def direction(record: Record) -> str:
     return f"within device {source}" if source == target else f"device {source} to {target}"
 
 
-def final(record: Record) -> float:
-    """The last value of a curve over epochs; the median of the processes' last values."""
-    return statistics.median(samples[-1] for samples in record.samples)
-
-
 def by_devices(curves: Sequence[Record], kind: str) -> dict[str, Record]:
     """Those of a sweep by their number of devices, the fewest first: '1 rank' and '8 ranks'."""
     ordered = sorted(curves, key=lambda record: record.integer("devices"))
     return {counted(record.integer("devices"), kind): record for record in ordered}
-
-
-def accuracies(one: Record, most: Record, kind: str) -> str:
-    """'Test accuracy after 5 epochs is 0.862 on one rank and 0.858 on 2, on synthetic images'."""
-    return (
-        f"Test accuracy after {len(one.samples[0])} epochs is {final(one):.3f} on one {kind} and {final(most):.3f} on"
-        f" {most.case['devices']}, on {one.case['data']} images"
-    )
-
-
-def accuracy_error(one: float, other: float, images: int) -> float:
-    """Half the 95 % interval of the difference of two test accuracies, each of so many images."""
-    return 2 * math.sqrt((one * (1 - one) + other * (1 - other)) / images)
 
 
 def time(record: Record) -> str:

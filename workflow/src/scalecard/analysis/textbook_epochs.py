@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
-from scalecard.analysis import formatting
+from scalecard.analysis import learning
 from scalecard.records.axes import PRINTED, rate_for
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
@@ -80,14 +80,14 @@ class Step:
     @property
     def moved(self) -> float:
         """By how much the last epoch's accuracy is larger."""
-        return formatting.final(self.after) - formatting.final(self.before)
+        return learning.final(self.after) - learning.final(self.before)
 
     @property
     def error(self) -> float:
         """What chance may move it by: of which images are tested, and what either run falls by between two epochs."""
-        ends = formatting.final(self.before), formatting.final(self.after)
+        ends = learning.final(self.before), learning.final(self.after)
         curves = [*self.before.samples, *self.after.samples]
-        return max(formatting.accuracy_error(*ends, self.images), *map(_largest_fall, curves))
+        return max(learning.error_of(*ends, self.images), *map(_largest_fall, curves))
 
     @property
     def explains_a_drop(self) -> bool:

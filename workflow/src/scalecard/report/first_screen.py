@@ -15,6 +15,7 @@ from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report import advice_text
 from scalecard.report.section import Section
+from scalecard.report.sections import Topic
 from scalecard.report.sections.strategies import with_recipe
 
 T = TypeVar("T")
@@ -74,13 +75,14 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         facts=_facts(every),
         trial=trial,
         verdict="" if trial else _verdict(current, len(trouble.get(first, []))),
-        failed=[(name, said) for name, result in results.items() for said in faults_of(result)],
+        failed=[(section.name, said) for section in current for said in (*faults_of(section.result), *_lost(section))],
         alerts=trouble.get(first, []),
         also=[(name, own) for name, own in trouble.items() if own and name != first],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
         slower=said("what is slower", lambda: slowdowns(results)),
-        trust=[provenance.proofs(every), provenance.throttling(every)],  # the page shows the warnings by themselves
+        # The page shows the warnings by themselves.
+        trust=[*filter(None, [provenance.proofs(every), provenance.throttling(every), provenance.left_out(every)])],
     )
 
 
@@ -103,6 +105,11 @@ def _verdict(current: Sequence[Section], faults: int) -> str:
     if faults:
         return f"{counted(faults, 'fault')} found; {passed} of {counted(len(checked), 'check')} passed"
     return f"Healthy: all {len(checked)} checks passed" if checked else ""
+
+
+def _lost(section: Section) -> list[str]:
+    """What several devices did not learn; the alerts of health are shown by themselves."""
+    return [found.text for found in section.findings if found.topic is Topic.ALERT and section.name != HEALTH]
 
 
 def faults_of(result: Result) -> list[str]:

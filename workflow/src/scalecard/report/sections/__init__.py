@@ -15,13 +15,14 @@ from enum import IntEnum, auto
 from types import ModuleType
 from typing import Any
 
-from scalecard.analysis import formatting, limits
+from scalecard.analysis import formatting, learning, limits
+from scalecard.analysis.learning import Learning
 from scalecard.analysis.published_figures import Ours, Part
 from scalecard.records.axes import BASELINE, Scalar, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.report import toc
 
-TRAIN_IMAGES, TEST_IMAGES = 60_000, 10_000  # of Fashion-MNIST
+TRAIN_IMAGES = 60_000  # of Fashion-MNIST
 # What the time of an epoch has besides training, by the way to train it: that of all, or as the textbook prints it.
 INCLUDED: dict[Scalar, tuple[Part, ...]] = {None: (), "as printed": ("loader", "synchronisation")}
 
@@ -191,11 +192,26 @@ def published_epochs(result: Result) -> Iterator[Ours]:
             settings["train_images"] = trained or result.spec.get("train_images") or TRAIN_IMAGES
             settings["precision"] = BASELINE
             if metric == "accuracy":
-                value = formatting.final(record)
+                value = learning.final(record)
                 settings |= {"epochs": len(record.samples[0]), "data": record.case["data"]}
-                settings["test_images"] = result.spec.get("test_images") or TEST_IMAGES
+                settings["test_images"] = result.spec.get("test_images") or learning.TEST_IMAGES
             count, includes = record.integer("devices", 1), INCLUDED[record.case.get("way")]
             yield Ours(metric=name, value=value, gpus=count, settings=settings, includes=includes)
+
+
+def accuracies(found: Learning, kind: str, prefix: str = "") -> Finding:
+    """'Test accuracy after 5 epochs is 0.862 on one rank and 0.858 on 2, on synthetic images', and what that says."""
+    one, most, count = found.one, found.most, found.most.case["devices"]
+    text = (
+        f"{prefix}Test accuracy after {len(one.samples[0])} epochs is {learning.final(one):.3f} on one {kind} and"
+        f" {learning.final(most):.3f} on {count}, on {one.case['data']} images"
+    )
+    if found.is_lost:
+        lost = f"training on {count} {kind}s does not learn what one does, whatever its speed"
+        return Finding(f"{text} (give or take {found.error:.3f}): {lost}.", Topic.ALERT)
+    if found.is_chance:
+        return Finding(f"{text}: one {kind} did not learn either, so accuracy says nothing.", Topic.ACCURACY)
+    return Finding(f"{text} (give or take {found.error:.3f}).", Topic.ACCURACY)
 
 
 def by_topic(findings: Sequence[Finding]) -> list[Finding]:

@@ -14,12 +14,13 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.learning import learned
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import BY_HAND, DATA_PARALLEL, DDP
-from scalecard.report.sections import Finding, Number, Topic, not_measured, on_most
+from scalecard.report.sections import Finding, Number, Topic, accuracies, not_measured, on_most
 
 RESNETS = ("resnet18", "resnet18_quarter", "resnet18_eighth")
 
@@ -233,10 +234,8 @@ def _by_hand(result: Result, model: str) -> Iterator[Finding]:
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
-    match [*_curves(result, model, None).values()]:
-        case [one, *_, most] if one.case["devices"] == 1:
-            text = f"{formatting.model_name(model)}: {formatting.accuracies(one, most, 'rank')}."
-            yield Finding(text, Topic.ACCURACY)
+    for found in learned(result, result.select("accuracy", workload=model, nodes=None)):
+        yield accuracies(found, "rank", f"{formatting.model_name(model)}: ")
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import by_key, formatting
+from scalecard.analysis import by_key, formatting, learning
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.textbook_epochs import Cause, Step, causes, growing_with_devices, textbook_runs
 from scalecard.figures import charts, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import TEST_IMAGES, TRAIN_IMAGES, Finding, Number, Topic, not_measured, published_epochs
+from scalecard.report.sections import TRAIN_IMAGES, Finding, Number, Topic, not_measured, published_epochs
 
 # The textbook's: on one device, and on two.
 PAIR: tuple[Case, Case] = ({"batch_size": 256, "lr": 0.1}, {"batch_size": 512, "lr": 0.2})
@@ -92,8 +92,8 @@ def _accuracy(result: Result) -> Iterator[Finding]:
     large = result.find("accuracy", devices=1, batch_size=batches[-1], lr=lrs[-1], start=None)
     if not (small and large) or small is large:
         return
-    before, after = formatting.final(small), formatting.final(large)
-    error = formatting.accuracy_error(before, after, result.spec["test_images"] or TEST_IMAGES)
+    before, after = learning.final(small), learning.final(large)
+    error = learning.error_of(before, after, result.spec["test_images"] or learning.TEST_IMAGES)
     text = (
         f"On one device alone, batch {batches[-1]} with lr {lrs[-1]:g} instead of batch {batches[0]} with lr {lrs[0]:g}"
         f" moves the test accuracy from {before:.3f} to {after:.3f} (give or take {error:.3f}) after"
@@ -112,7 +112,7 @@ def _growing(result: Result) -> Iterator[Finding]:
             text = (
                 f"On {count} devices with {count} times the batch and learning rate an epoch is trained"
                 f" {formatting.factor(formatting.speedup(most, one))} as fast as on one, and the accuracy ends at"
-                f" {formatting.final(after):.3f} instead of {formatting.final(before):.3f}."
+                f" {learning.final(after):.3f} instead of {learning.final(before):.3f}."
             )
             yield Finding(text, Topic.GROWING_BATCH)
 
@@ -138,7 +138,7 @@ def _why(result: Result) -> Iterator[Finding]:
     text = (
         f"After {len(whole.before.samples[0])} epochs on one device, the textbook's first run as printed, at batch"
         f" {whole.before.case['batch_size']} with lr {whole.before.case['lr']:g}, ends at"
-        f" {formatting.final(whole.before):.3f} and its second at {formatting.final(whole.after):.3f}. One change at a"
+        f" {learning.final(whole.before):.3f} and its second at {learning.final(whole.after):.3f}. One change at a"
         f" time, in runs of one seed: {moved}. {verdict}."
     )
     yield Finding(text, Topic.TEXTBOOK_RUNS)

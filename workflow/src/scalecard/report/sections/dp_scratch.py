@@ -13,13 +13,14 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
+from scalecard.analysis.learning import learned
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.textbook_epochs import EpochParts, epoch_parts
 from scalecard.figures import charts, points
 from scalecard.progress import counted
 from scalecard.records.axes import WAYS, Way
 from scalecard.records.record import Result
-from scalecard.report.sections import Finding, Number, Topic, not_measured, published_epochs
+from scalecard.report.sections import Finding, Number, Topic, accuracies, not_measured, published_epochs
 
 NAMES: dict[Way, str] = {"resident": "ours"}
 
@@ -74,8 +75,8 @@ def _speed(result: Result) -> Iterator[Finding]:
         f" {formatting.time(most[0])} per epoch instead of {formatting.time(single)}."
     )
     yield Finding(text, Topic.FROM_SCRATCH, f"{gain.value:.2f}x on {count} devices")
-    if accuracy and (many := result.find("accuracy", devices=count)):
-        yield Finding(f"{formatting.accuracies(accuracy, many, 'device')}.", Topic.ACCURACY)
+    for found in learned(result, result.select("accuracy", way=None)):
+        yield accuracies(found, "device")
 
 
 def _as_printed(parts: EpochParts) -> Finding:

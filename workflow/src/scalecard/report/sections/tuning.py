@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from scalecard.analysis import formatting
+from scalecard.analysis import formatting, learning
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.setting_gains import Ladder, is_larger, ladders
 from scalecard.analysis.step_records import rate
 from scalecard.figures import charts, points, style
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import TEST_IMAGES, Finding, Number, Topic, not_measured, published_epochs, strategies
+from scalecard.report.sections import Finding, Number, Topic, not_measured, published_epochs, strategies
 from scalecard.report.table import Cell, Table
 
 MEANINGS = strategies.MEANINGS | {
@@ -162,8 +162,8 @@ def _epochs(result: Result) -> Iterator[Finding]:
     )
     scored = [score for record in (tuned, plain) if (score := result.find("accuracy", **record.case))]
     if len(scored) == 2:
-        ours, theirs = map(formatting.final, scored)
-        error = formatting.accuracy_error(ours, theirs, result.spec["test_images"] or TEST_IMAGES)
+        ours, theirs = map(learning.final, scored)
+        error = learning.error_of(ours, theirs, result.spec["test_images"] or learning.TEST_IMAGES)
         text += f"; after {len(scored[0].samples[0])} epochs the test accuracy is {ours:.3f} instead of {theirs:.3f}"
         text += f" (give or take {error:.3f})"
     yield Finding(f"{text}.", Topic.TUNED_EPOCHS, f"{formatting.seconds(tuned.median)} an epoch")
