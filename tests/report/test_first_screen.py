@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import provenance
+from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import nickname
 from scalecard.analysis.strategy_choice import slowdowns
 from scalecard.records.record import Record, Result
@@ -15,6 +16,7 @@ from scalecard.report.pages import takes
 from scalecard.report.section import Section
 from support.builders import timed
 from support.every_experiment import every_result
+from support.health_boxes import Box
 from support.simulated_clusters import simulated
 
 Make = Callable[..., Result]
@@ -56,6 +58,32 @@ def test_of_gpus_scaling_advice_and_verdicts_are_said() -> None:
     assert found.verdict == "Healthy: all 428 checks passed"
     assert {tile.part for tile in found.tiles} >= {"compute", "GPU links", "collectives"}
     assert not found.trial
+
+
+@pytest.mark.parametrize(
+    ("box", "verdict", "alerts"),
+    [
+        (Box(switched=18), "Healthy: all 434 checks passed", 0),
+        (Box(switched=18, slots={1: (5, 8)}), "1 fault found; 429 of 434 checks passed", 1),
+    ],
+)
+def test_the_verdict_counts_faults_and_checks(box: Box, verdict: str, alerts: int) -> None:
+    found = screen(box.result())
+    assert found.verdict == verdict
+    assert len(found.alerts) == alerts
+
+
+def test_what_is_low_elsewhere_is_a_line_beside_a_fault_and_else_the_verdict_itself() -> None:
+    copies = next(result for result in every_result("box", gpus=2) if result.experiment == "copy_cost")
+    low = Judgement(what="Copies", value="1 GB/s", expectation="25 GB/s is normal", verdict="low")
+    section = replace(Section.of(copies), judgements=[low])
+    alone = first_screen.of([section], [])
+    assert (alone.verdict, alone.alerts, alone.also) == ("1 value less than normal", [low], [])
+    beside = first_screen.of([Section.of(Box(switched=18, slots={1: (5, 8)}).result()), section], [])
+    assert beside.verdict.startswith("1 fault found")
+    assert beside.also == [("copy_cost", [low])]
+    healthy = first_screen.of([Section.of(Box(switched=18).result()), section], [])
+    assert healthy.verdict == "1 value less than normal, though all 434 checks passed"
 
 
 def test_without_gpus_it_is_a_trial_without_tiles_and_advice() -> None:

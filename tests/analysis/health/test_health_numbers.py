@@ -236,6 +236,17 @@ def test_a_card_that_came_with_less_is_not_in_trouble() -> None:
     assert alerts(replace(slow, environment={**slow.environment, "gpus": gpus})) == []
 
 
+@pytest.mark.parametrize(("lanes", "found"), [(4, ["x4 instead of x16"]), (8, [])])
+def test_a_slot_that_is_narrower_than_half_of_the_card_is_a_fault_though_it_can_do_no_more(
+    lanes: int, found: list[str]
+) -> None:
+    """The driver's maximum is the slot's, and the sheet says 4 x16. Two cards often share the lanes of a desktop."""
+    box = Box(gpu="NVIDIA GeForce RTX 4090", count=1, slots={0: (3, lanes)}).result()
+    most = {"pcie_gen_max": 3, "pcie_gen": 3, "pcie_width_max": lanes}
+    gpus = [{**gpu, **most} for gpu in box.environment["gpus"]]
+    assert [each.value for each in alerts(replace(box, environment={**box.environment, "gpus": gpus}))] == found
+
+
 def test_a_module_that_is_linked_to_its_cpu_has_no_slot() -> None:
     """Its driver may still tell of one lane of PCIe where sixteen could be."""
     box = Box(gpu="NVIDIA GH200 480GB", count=1).result()

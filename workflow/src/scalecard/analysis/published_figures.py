@@ -98,6 +98,7 @@ class GpuSpec:
     most: dict[str, float]
     mem_bw_gbs: float | None
     pcie_one_way_gbs: float | None
+    pcie_lanes: int | None
     nvlink_one_way_gbs: float | None
     nvlinks: int | None
     host_link: str
@@ -173,6 +174,7 @@ def gpu_spec(name: str) -> GpuSpec | None:
                 most=facts.get("reached", {}).get("most", {}),
                 mem_bw_gbs=facts["mem_bw_gbs"],
                 pcie_one_way_gbs=facts["pcie_one_way_gbs"],
+                pcie_lanes=facts["pcie_lanes"],
                 nvlink_one_way_gbs=facts["gpu_link"]["one_way_gbs"],
                 nvlinks=facts["gpu_link"].get("links"),
                 host_link=facts.get("host_link", {}).get("kind", ""),

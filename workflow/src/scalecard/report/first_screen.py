@@ -1,6 +1,6 @@
 """The first screen: which machine, is it healthy, how does it scale, what to use, and how far to trust it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ from scalecard.report.sections import Topic
 from scalecard.report.sections.strategies import with_recipe
 
 T = TypeVar("T")
-MOST_ALERTS = 2  # that are shown at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         nickname=nickname(every),
         facts=_facts(every),
         trial=trial,
-        verdict="" if trial else _verdict(current, len(trouble.get(first, []))),
+        verdict="" if trial else _verdict(current, trouble),
         failed=[(section.name, said) for section in current for said in (*faults_of(section.result), *_lost(section))],
         alerts=trouble.get(first, []),
         also=[(name, own) for name, own in trouble.items() if own and name != first],
@@ -92,8 +91,8 @@ def _facts(results: Sequence[Result]) -> list[str]:
     return [provenance.days(results), *([f"driver {driver}"] if driver else []), f"PyTorch {environment['torch']}"]
 
 
-def _verdict(current: Sequence[Section], faults: int) -> str:
-    """On the hardware: 'Healthy: all 483 checks passed', or how many faults there are."""
+def _verdict(current: Sequence[Section], trouble: Mapping[str, Sequence[Judgement]]) -> str:
+    """On the hardware: 'Healthy: all 483 checks passed', or how many faults or low values there are."""
     checked = [
         verdict
         for section in current
@@ -101,10 +100,12 @@ def _verdict(current: Sequence[Section], faults: int) -> str:
         for verdict in verdicts(section.result)
         if verdict.verdict != "not judged"
     ]
-    passed = sum(verdict.fine for verdict in checked)
-    if faults:
-        return f"{counted(faults, 'fault')} found; {passed} of {counted(len(checked), 'check')} passed"
-    return f"Healthy: all {len(checked)} checks passed" if checked else ""
+    passed, all_passed = sum(verdict.fine for verdict in checked), f"all {len(checked)} checks passed"
+    if faults := trouble.get(HEALTH):
+        return f"{counted(len(faults), 'fault')} found; {passed} of {counted(len(checked), 'check')} passed"
+    if less := sum(map(len, trouble.values())):
+        return f"{counted(less, 'value')} less than normal" + (f", though {all_passed}" if checked else "")
+    return f"Healthy: {all_passed}" if checked else ""
 
 
 def _lost(section: Section) -> list[str]:

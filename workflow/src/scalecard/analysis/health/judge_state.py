@@ -95,8 +95,11 @@ def _slots(at: View) -> Iterator[Verdict]:
         alike = [own for own, its in zip(seen, gpus, strict=True) if its["name"] == gpu["name"]]
         for (kind, most, unit), found, of_alike in zip(slots, seen[device], zip(*alike, strict=True), strict=True):
             best = max(gpu[most] or 0, _usual(of_alike))
+            lanes = (spec and spec.pcie_lanes) or 0
+            # The driver's maximum is that of card and slot. Half of a card's lanes is common for two; less is a fault.
+            best = lanes if kind is Kind.SLOT_WIDTH and 2 * found < lanes else best
             value = f"{unit}{found}" + (f" instead of {unit}{best}" if found < best else "")
-            normal = f"{unit}{best} is what card and slot can do"
+            normal = f"{unit}{best} is what {'the card' if best > (gpu[most] or 0) else 'card and slot'} can do"
             if found:
                 word, place = _word(found >= best), (at.device(device),)
                 yield Verdict(Part.HOST_LINKS, kind, place, verdict=word, value=value, normal=normal, measured=kind)
