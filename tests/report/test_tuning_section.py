@@ -1,5 +1,6 @@
 """The section on tuning against numbers worked out by hand: gains, what helps, what compiling costs, and efficiency."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 from scalecard.analysis import setting_gains, step_records
 from scalecard.records.axes import Case, combination, rungs_of
 from scalecard.records.record import Count, Record, Result, Telemetry
+from scalecard.report import first_screen
 from scalecard.report.section import Section
 from scalecard.report.sections import by_topic, tuning
 
@@ -55,6 +57,16 @@ def result(make_result: Callable[..., Result]) -> Result:
         step("bf16", "compile", seconds=0.08, devices=4),
     ]
     return replace(make_result(records, experiment="tuning"), spec=SPEC)
+
+
+def test_where_nothing_scales_the_first_screen_says_what_settings_bring(result: Result) -> None:
+    """40 % of the plain step is 2.5 times as fast; on CPUs it is no advice."""
+    gpu = replace(result, environment={**result.environment, "emulated": False})
+    ((workload, brought),) = first_screen.of([Section.of(gpu)], []).tuned
+    assert workload == "mine"
+    assert re.fullmatch(r"2\.50x ± 0\.\d\d with bf16 \+ compile, float32 being 1x", brought)
+    emulated = replace(result, environment={**result.environment, "emulated": True})
+    assert first_screen.of([Section.of(emulated)], []).tuned == []
 
 
 def test_what_is_found(result: Result) -> None:

@@ -9,9 +9,11 @@ from scalecard.analysis.health.alerts import verdicts
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import LeftOut, attempt, nickname
+from scalecard.analysis.setting_gains import ladders
 from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
+from scalecard.records.axes import combination
 from scalecard.records.record import Result
 from scalecard.report import advice_text
 from scalecard.report.section import Section
@@ -41,7 +43,8 @@ class FirstScreen:
     """What a reader of ten seconds sees. Without GPUs it is a trial: no advice, and no verdicts on health.
 
     `failed` has, by experiment, what failed that should not have. `alerts` are faults of the machine, one each; where
-    else what is not as it should be was seen is in `also`, by experiment.
+    else what is not as it should be was seen is in `also`, by experiment. `tuned`, where nothing scales: what settings
+    bring a workload on its one GPU.
     """
 
     nickname: str
@@ -53,6 +56,7 @@ class FirstScreen:
     also: list[tuple[str, list[Judgement]]]
     tiles: list[Any]
     scaling: list[Scaling]
+    tuned: list[tuple[str, str]]
     slower: list[str]
     trust: list[str]
 
@@ -64,11 +68,13 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         return attempt(f"{what} on the first screen", lambda: list(say()), left_out) or []
 
     results = {section.name: section.result for section in current}
+    tuning = results.get("tuning")
     every, strategies = list(results.values()), results.get("strategies")
     trial = any(result.emulated for result in every)
     trouble = {section.name: [each for each in section.judgements if each.is_trouble] for section in current}
     # Health's alerts are one for each fault: what it slowed down elsewhere is said in a line.
     first = next((name for name in (HEALTH, *trouble) if trouble.get(name)), "")
+    scaling = said("scaling", lambda: _scaling(strategies) if strategies else ())
     return FirstScreen(
         nickname=nickname(every),
         facts=_facts(every),
@@ -78,7 +84,8 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         alerts=trouble.get(first, []),
         also=[(name, own) for name, own in trouble.items() if own and name != first],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
-        scaling=said("scaling", lambda: _scaling(strategies) if strategies else ()),
+        scaling=scaling,
+        tuned=said("tuning", lambda: _tuned(tuning) if tuning and not (scaling or trial) else ()),
         slower=said("what is slower", lambda: slowdowns(results)),
         # The page shows the warnings by themselves.
         trust=[*filter(None, [provenance.proofs(every), provenance.throttling(every), provenance.left_out(every)])],
@@ -146,3 +153,12 @@ def _scaling(result: Result) -> Iterator[Scaling]:
                 line=sparkline([(1, 1.0), *sorted(own.items())]),
                 use="" if result.emulated else advice_text.gist(result, workload),
             )
+
+
+def _tuned(result: Result) -> Iterator[tuple[str, str]]:
+    """Each workload, and its fastest settings on one device at its own batch: '1.85x ± 0.01 with bf16 + compile'."""
+    for ladder in ladders(result):
+        best = ladder.best()
+        if ladder.devices == 1 and best is not ladder.base:
+            brought = f"{formatting.about(ladder.gain(best))} with {combination(best.case)}, {ladder.name} being 1x"
+            yield ladder.workload, brought
