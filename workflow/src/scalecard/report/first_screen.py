@@ -87,8 +87,7 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         scaling=scaling,
         tuned=said("tuning", lambda: _tuned(tuning) if tuning and not (scaling or trial) else ()),
         slower=said("what is slower", lambda: slowdowns(results)),
-        # The page shows the warnings by themselves.
-        trust=[*filter(None, [provenance.proofs(every), provenance.throttling(every), provenance.left_out(every)])],
+        trust=_trust(every, trial=trial),
     )
 
 
@@ -113,6 +112,12 @@ def _verdict(current: Sequence[Section], trouble: Mapping[str, Sequence[Judgemen
     if less := sum(map(len, trouble.values())):
         return f"{counted(less, 'value')} less than normal" + (f", though {all_passed}" if checked else "")
     return f"Healthy: {all_passed}" if checked else ""
+
+
+def _trust(results: Sequence[Result], *, trial: bool) -> list[str]:
+    """The reasons that matter at once; the page shows the warnings by themselves, and no CPU is watched."""
+    throttled = [] if trial else [provenance.throttling(results)]
+    return [*filter(None, [provenance.proofs(results), *throttled, provenance.left_out(results)])]
 
 
 def _lost(section: Section) -> list[str]:
