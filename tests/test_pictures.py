@@ -13,7 +13,10 @@ from support.projects import ROOT
     [
         (None, "there is no such report; `make` writes one"),
         ("<p>no report</p>", "no report of ScaleCard, which names its platform"),
-        ("Platform <code>fixture-8xh100</code>", "made-up results (fixture-8xh100) are for tests, not for pictures"),
+        (
+            '<p class="meta">2026-03-02 · <code>fixture-8xh100</code>',
+            "made-up results (fixture-8xh100) are for tests, not for pictures",
+        ),
     ],
 )
 def test_what_is_no_report_of_a_real_machine_is_refused(text: str | None, said: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs,
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.axes import combination
-from scalecard.records.record import Result
+from scalecard.records.record import Reason, Result
 from scalecard.report import advice_text
 from scalecard.report.section import Section
 from scalecard.report.sections import Topic
@@ -116,8 +116,9 @@ def _verdict(current: Sequence[Section], trouble: Mapping[str, Sequence[Judgemen
 
 def _trust(results: Sequence[Result], *, trial: bool) -> list[str]:
     """The reasons that matter at once; the page shows the warnings by themselves, and no CPU is watched."""
-    throttled = [] if trial else [provenance.throttling(results)]
-    return [*filter(None, [provenance.proofs(results), *throttled, provenance.left_out(results)])]
+    said = [provenance.proofs(results), *([] if trial else [provenance.throttling(results)])]
+    late = sum(record.reason is Reason.NO_TIME for result in results for record in result.records)
+    return [*said, *([f"{counted(late, 'case')} left out for lack of time."] if late else [])]
 
 
 def _lost(section: Section) -> list[str]:
