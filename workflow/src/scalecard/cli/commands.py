@@ -115,6 +115,9 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     which.add_argument("platform", nargs="?", help="a platform or its folder (default: this machine's)")
     which.add_argument("--results", type=Path, nargs="+", help="only these result files of one platform")
     export.add_argument("--output", type=Path, help="the folder to write (default: results/exports/<platform>)")
+    gallery = commands.add_parser("gallery", help="write one page of many platforms, a row each, with links to reports")
+    gallery.add_argument("folders", nargs="+", type=Path, help="results folders, or folders of platforms")
+    gallery.add_argument("--output", type=Path, default=Path("gallery.html"), help="the page (default: gallery.html)")
     report = commands.add_parser("report", help="write the HTML report")
     report.add_argument("--figures", type=Path, required=True, help="folder of the figures' panels")
     report.add_argument("--output", type=Path, required=True)
@@ -324,6 +327,15 @@ def _trend(args: argparse.Namespace) -> int:
         for path in args.figure:
             figure_files.save(drawn, path)
     return int(args.fail_on == "slower" and bool(found.slower))
+
+
+def _gallery(args: argparse.Namespace) -> None:
+    from scalecard.cli.locate_results import every_platform
+    from scalecard.report import gallery
+
+    for each in gallery.write(every_platform(args.folders), args.output):
+        print(each, file=sys.stderr)
+    print(args.output)
 
 
 def _needs(args: argparse.Namespace) -> None:

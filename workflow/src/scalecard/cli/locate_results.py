@@ -1,5 +1,6 @@
 """Where `compare` and others find results: a platform's name, a folder, a kept night, or a git revision."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from scalecard.hardware.environment import git
@@ -45,6 +46,17 @@ def platform_folder(name: str) -> Path:
                 raise ValueError(f"'{name}': {_choose(str(folder), inside, '/')}")
             return folder / inside[0] if inside else folder
     raise ValueError(f"'{name}': no platform under {RESULTS}/ (known: {_known()}) and no such folder")
+
+
+def every_platform(folders: Iterable[Path]) -> list[Path]:
+    """The platforms' folders among these: each is one itself, or has some, as results/ has; ValueError if neither."""
+    found = list[Path]()
+    for folder in folders:
+        own = [folder] if _result_files(folder) else [folder / name for name in _platforms(folder)]
+        if not own:
+            raise ValueError(f"'{folder}': no result files in it, nor in its folders")
+        found += own
+    return found
 
 
 def result_files(folder: Path) -> list[Path]:

@@ -24,11 +24,12 @@ MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&~$])")
 
 @dataclass(frozen=True)
 class Cell:
-    """A text, the number to sort it by if it stands for one, and remarks to show below it."""
+    """A text, the number to sort it by if it stands for one, remarks to show below it, and what it links to, if any."""
 
     text: str
     sort: float | None = None
     remarks: Sequence[str] = ()
+    link: str = ""
 
 
 EMPTY = Cell("")

@@ -243,6 +243,7 @@ class Tile:
     verdict: str
     symbol: str
     number: str
+    value: float | None
     what: str
     share: float | None
     detail: str
@@ -262,18 +263,20 @@ def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
     # What could not be judged does not make a tile of it, as long as something could.
     judged = [verdict for verdict in own if verdict.verdict != "not judged"]
     word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
-    number, what, share = "", "", None
+    number, value, what, share = "", None, "", None
     bad = [rate for rate in found if rate.part is part and (rate.is_odd or rate.is_low)]
     # A latency has no unit of rates, which come first.
     if worst := next(iter(sorted(bad, key=lambda rate: rate.kind is Kind.LATENCY)), None):
-        number, what, share = worst.text, ", ".join(filter(None, (worst.who, worst.measured))), worst.share
+        number, value, share = worst.text, worst.value, worst.share
+        what = ", ".join(filter(None, (worst.who, worst.measured)))
     elif standing := _standing(part, found):
-        middle, tops = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
+        value, tops = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
         limit = tops.pop() if len(tops) == 1 else None
-        number, what = standing[0].in_words(middle), standing[0].in_tile
-        share = middle / limit if limit else None
+        number, what = standing[0].in_words(value), standing[0].in_tile
+        share = value / limit if limit else None
     fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
-    return Tile(part=part, verdict=word, symbol=SYMBOLS[word], number=number, what=what, share=share, detail=fine)
+    told = {"verdict": word, "symbol": SYMBOLS[word], "detail": fine}
+    return Tile(part=part, number=number, value=value, what=what, share=share, **told)
 
 
 def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
