@@ -5,11 +5,13 @@
 # where these cannot be had, the image is built without. Then NCCL uses TCP between nodes, and a measurement on a node
 # with InfiniBand warns; and what needs a compiler is skipped with that reason.
 #
-# An image of Debian's names the snapshot of Debian that it is made of. Packages come from that one or not at all, so that
-# the same base image gives the same packages. Other images name none: there they are those of the day of the build.
+# An image of Debian's names the snapshot of Debian that it is made of. Packages come from that one, so that the same base
+# image gives the same packages. Where it cannot be reached, and for images that name none, they are those of the day of the
+# build, and the build says so.
 set -euo pipefail
 
-options=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
+today=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
+options=("${today[@]}")
 sources=${SOURCES:-/etc/apt/sources.list.d/debian.sources}
 if grep -Eqs '^# https?://snapshot\.debian\.org/' "$sources"; then
   pinned=$(mktemp --suffix=.sources)
@@ -38,7 +40,13 @@ install() {
 }
 
 if command -v apt-get >/dev/null; then
-  apt-get "${options[@]}" --quiet update || echo "warning: no list of the distribution's packages" >&2
+  if [ -n "${pinned:-}" ] && ! apt-get "${options[@]}" -o APT::Update::Error-Mode=any --quiet update; then
+    echo "warning: the base image's snapshot of Debian cannot be reached: packages are those of today" >&2
+    options=("${today[@]}")
+    rm "$pinned" && unset pinned
+  fi
+  [ -n "${pinned:-}" ] || apt-get "${options[@]}" --quiet update ||
+    echo "warning: no list of the distribution's packages" >&2
 fi
 has_python() { python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 

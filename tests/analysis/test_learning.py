@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scalecard.analysis.learning import learned
+from scalecard.analysis.learning import compare_learning
 from scalecard.records.record import Record, Result
 from scalecard.report import first_screen
 from scalecard.report.section import Section
@@ -28,7 +28,7 @@ def curve(devices: int, *values: float, workload: str = "lenet") -> Record:
         (0.91, 0.51, None, 0.0115, "on fashion-mnist images (give or take 0.012)."),  # half of 0.81 is kept, and more
         (0.91, 0.50, None, 0.0115, "does not learn what one does, whatever its speed."),  # 0.40 of 0.81
         (0.80, 0.84, 400, 0.0543, "on fashion-mnist images (give or take 0.054)."),
-        (0.12, 0.10, 400, 0.0442, "one rank did not learn either, so accuracy says nothing."),
+        (0.12, 0.10, 400, 0.0442, "one rank did not learn, so accuracy says nothing."),
         (0.91, math.nan, None, math.nan, "does not learn what one does, whatever its speed."),
     ],
 )
@@ -37,7 +37,7 @@ def test_what_several_devices_learn_is_set_beside_one(
 ) -> None:
     curves = [curve(8, 0.2, most), curve(1, 0.3, one), curve(2, 0.3, 0.9)]
     result = make_result(curves, experiment="ddp", spec={"test_images": images})
-    (found,) = learned(result, result.select("accuracy"))
+    (found,) = compare_learning(result, result.select("accuracy"))
     assert found.error == pytest.approx(error, abs=5e-5, nan_ok=True)
     sentence = accuracies(found, "rank")
     assert sentence.text.endswith(said)
@@ -46,9 +46,9 @@ def test_what_several_devices_learn_is_set_beside_one(
 
 def test_without_one_device_or_several_nothing_is_compared(make_result: Make) -> None:
     for curves in ([curve(1, 0.9)], [curve(2, 0.9), curve(4, 0.1)]):
-        assert [*learned(make_result(curves, spec={"test_images": None}), curves)] == []
+        assert [*compare_learning(make_result(curves, spec={"test_images": None}), curves)] == []
     apart = [curve(1, 0.9), curve(2, 0.9), curve(1, 0.5, workload="resnet18"), curve(2, 0.4, workload="resnet18")]
-    assert len([*learned(make_result(apart, spec={"test_images": None}), apart)]) == 2
+    assert len([*compare_learning(make_result(apart, spec={"test_images": None}), apart)]) == 2
 
 
 def test_training_that_diverged_on_several_devices_is_said_on_the_first_screen() -> None:

@@ -167,6 +167,26 @@ def test_packages_are_of_the_snapshot_of_debian_that_the_base_image_is_made_of(
         assert "packages of the distribution: those of today" in done.stdout
 
 
+def test_packages_are_those_of_today_if_the_snapshot_cannot_be_reached(
+    fake_engine: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "debian.sources"
+    sources.write_text(
+        "Types: deb\n# http://snapshot.debian.org/archive/debian/1\nURIs: http://deb.debian.org/debian\n"
+    )
+    monkeypatch.setenv("SOURCES", str(sources))
+    fake_engine("rm", "exit 0")
+    fake_engine("apt-get", 'echo "$@"; [[ "$*" != *SourceList* ]]')
+    script = ["bash", str(ROOT / "docker" / "distribution.sh")]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    tried, *others = [line for line in done.stdout.splitlines() if " install " in line or line.endswith(" update")]
+    assert "SourceList" in tried
+    assert [line.split("=20 ")[-1] for line in others][:1] == ["--quiet update"]
+    assert not any("SourceList" in line for line in others)
+    assert "cannot be reached: packages are those of today" in done.stderr
+    assert "the image has no" not in done.stderr
+
+
 @pytest.mark.parametrize("newest", ["3.12", "3.11", None])
 def test_a_base_image_without_python_gets_its_distributions(
     fake_engine: Fake, tmp_path: Path, newest: str | None

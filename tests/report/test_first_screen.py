@@ -11,10 +11,10 @@ from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import nickname
 from scalecard.analysis.strategy_choice import slowdowns
 from scalecard.records.record import Record, Result
-from scalecard.report import first_screen
+from scalecard.report import advice_text, first_screen
 from scalecard.report.pages import takes
 from scalecard.report.section import Section
-from support.builders import timed
+from support.builders import out_of_memory, timed
 from support.every_experiment import every_result
 from support.health_boxes import Box
 from support.simulated_clusters import simulated
@@ -78,12 +78,40 @@ def test_what_is_low_elsewhere_is_a_line_beside_a_fault_and_else_the_verdict_its
     low = Judgement(what="Copies", value="1 GB/s", expectation="25 GB/s is normal", verdict="low")
     section = replace(Section.of(copies), judgements=[low])
     alone = first_screen.of([section], [])
-    assert (alone.verdict, alone.alerts, alone.also) == ("1 value less than normal", [low], [])
+    assert (alone.verdict, alone.alerts, alone.low_elsewhere) == ("1 value less than normal", [low], [])
     beside = first_screen.of([Section.of(Box(switched=18, slots={1: (5, 8)}).result()), section], [])
     assert beside.verdict.startswith("1 fault found")
-    assert beside.also == [("copy_cost", [low])]
+    assert beside.low_elsewhere == [("copy_cost", [low])]
     healthy = first_screen.of([Section.of(Box(switched=18).result()), section], [])
     assert healthy.verdict == "1 value less than normal, though all 434 checks passed"
+
+
+def test_what_needs_several_devices_is_said_though_one_device_was_not_timed(make_result: Make) -> None:
+    case: dict[str, Any] = {"workload": "gpt", "scaling": "strong", "batch_size": 8, "unit": "samples", "units": 8}
+    records = [
+        out_of_memory({**case, "strategy": "single device", "devices": 1}, "out", metric="step_time"),
+        timed([0.5] * 7, metric="step_time", strategy="FSDP gradients", devices=4, **case),
+    ]
+    (line,) = screen(make_result(records, experiment="strategies", environment=on_gpus(make_result))).scaling
+    assert (line.same_batch, line.use) == ("", "FSDP gradients on 4 devices")
+
+
+def test_one_device_that_will_do_is_what_to_use(make_result: Make) -> None:
+    """Several may be faster, but not surely."""
+    case: dict[str, Any] = {"workload": "gpt", "scaling": "strong", "batch_size": 8, "unit": "samples", "units": 8}
+    noisy = [0.7, 0.9, 1.0, 1.1, 1.3, 0.8, 1.2]  # of four devices the other way round, a little faster
+    records = [
+        timed(noisy, metric="step_time", strategy="single device", devices=1, **case),
+        timed([0.95 * each for each in reversed(noisy)], metric="step_time", strategy="DDP", devices=4, **case),
+    ]
+    result = make_result(records, experiment="strategies", environment=on_gpus(make_result))
+    (line,) = screen(result).scaling
+    assert line.use == "one device"
+    assert "one device will do" in advice_text.sentences(result, "gpt")[0].text
+
+
+def on_gpus(make_result: Make) -> dict[str, Any]:
+    return {**make_result([]).environment, "emulated": False}
 
 
 def test_without_gpus_it_is_a_trial_without_tiles_and_advice() -> None:

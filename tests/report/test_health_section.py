@@ -142,7 +142,8 @@ def test_a_file_of_it_can_be_written_read_and_reported(name: str, tmp_path: Path
 def test_a_fault_is_at_the_top_of_the_report_once(tmp_path: Path) -> None:
     text = report_of(Box(switched=18, count=4, speed={3: 0.6}).result(), tmp_path)
     top = text[: text.index('id="findings"')]
-    assert top.count("GPU 3") == 1
+    assert top.count('class="warning"') == 1
+    assert top.count("GPU 3") == 2, "in the warning and in its tile"
     assert "Odd one out:" in top
     healthy = report_of(Box(switched=18, count=2).result(), tmp_path)
     assert 'class="warning"' not in healthy[: healthy.index('id="findings"')]

@@ -56,9 +56,14 @@ def test_the_contents_lead_to_every_section_and_mark_the_one_that_is_read(page: 
     page.locator("#contents a[href='#allreduce']:not(.group > a)").click()
     page.wait_for_function("document.querySelector('#contents a[aria-current]')?.hash === '#allreduce'")
     assert page.locator("#contents a[aria-current]").count() == 1
-    assert page.locator(".tabs a[aria-current]").inner_text() == "Health"
+    assert page.locator(".tabs a[aria-current=page]").inner_text() == "Health"
     assert page.locator("#allreduce").is_visible()
     assert not page.locator("#summary").is_visible()
+    page.go_back()
+    page.wait_for_function("!document.querySelector('#summary').closest('[hidden]')")
+    page.goto(f"{html.as_uri()}#%")
+    page.reload()
+    assert page.locator("#summary").is_visible(), "a link that is none of ours does no harm"
 
 
 def test_without_scripts_all_pages_stand_one_after_another(browser: Browser, html: Path) -> None:
@@ -100,6 +105,10 @@ def test_printed_are_eight_pages_at_most_and_everything_if_asked(page: Page, tmp
     page.set_viewport_size({"width": 703, "height": 1000})
     page.goto(html.as_uri())
     assert 2 <= pages(page) <= 8
+    page.emulate_media(media="print")
+    for what in ("#summary", "#ddp .plot", "#why .plot", "#use .plot", "#use table"):
+        assert page.locator(what).first.is_visible(), f"{what}, on whatever page the screen is"
+    page.emulate_media(media="screen")
     page.evaluate("window.print = () => { window.asked = document.querySelectorAll('details:not([open])').length; }")
     page.locator("button.print").click()
     assert page.evaluate("window.asked") == 0

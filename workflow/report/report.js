@@ -63,10 +63,11 @@ for (const plot of document.querySelectorAll(".plot")) {
   plot.addEventListener("keydown", event => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (event.key === "Escape") tell(null);
-    if (!step || !points.length) return;
+    const shown = points.filter(point => point.getClientRects().length); // those of folded panels have none
+    if (!step || !shown.length) return;
     event.preventDefault();
-    at = (at + step + points.length) % points.length;
-    tell(points[at]);
+    at = (at + step + shown.length) % shown.length;
+    tell(shown[at]);
   });
   plot.addEventListener("blur", () => tell(null));
 }
@@ -89,12 +90,22 @@ if ("DecompressionStream" in window) {
 /* One page at a time, that of the anchor; without this script they stand one after another. */
 const pages = [...document.querySelectorAll("main > .page")];
 const tabs = [...document.querySelectorAll(".tabs a")];
-const anchored = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+const anchored = () => {
+  try {
+    return document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  } catch {
+    return null; // no link of ours
+  }
+};
 const turn = () => {
   const target = anchored();
-  const shown = target?.closest(".page") ?? pages.find(page => !page.hidden) ?? pages[0];
+  // What is on no page, as the contents, turns none.
+  const shown = target ? target.closest(".page") ?? pages.find(page => !page.hidden) : pages[0];
   for (const page of pages) page.hidden = page !== shown;
-  tabs.forEach((tab, place) => tab.toggleAttribute("aria-current", pages[place] === shown));
+  tabs.forEach((tab, place) => {
+    if (pages[place] === shown) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  });
   for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
   if (target) target.scrollIntoView({ behavior: "instant" });
   mark();

@@ -55,7 +55,7 @@ def error_of(one: float, other: float, images: int) -> float:
     return 2 * math.sqrt((one * (1 - one) + other * (1 - other)) / images)
 
 
-def learned(result: Result, curves: Sequence[Record]) -> Iterator[Learning]:
+def compare_learning(result: Result, curves: Sequence[Record]) -> Iterator[Learning]:
     """One of each workload, of curves that differ in the number of devices alone, if one device has its own."""
     images = result.spec.get("test_images") or TEST_IMAGES
     for own in by_key((record.case.get("workload"), record) for record in curves).values():

@@ -5,7 +5,7 @@ An interval within a process is too narrow if samples drift or resemble their ne
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import scipy
@@ -98,20 +98,18 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
 
 def proofs(results: Sequence[Result]) -> str:
     """How many passed: 'All 12 proofs passed before timing.'"""
-    return (
-        f"{_all(c.passed for r in results for record in r.records for c in record.checks)} proofs passed before timing."
-    )
+    passed = [check.passed for result in results for record in result.records for check in record.checks]
+    return f"{_all(passed)} proofs passed before timing." if passed else "No case needed a proof."
 
 
 def _counts(results: Sequence[Result]) -> str:
     """How many are as expected: 'All 30 counts of work are as expected.'"""
-    passed = _all(c.passed for r in results for record in r.records for c in record.work)
-    return f"{passed} counts of work are as expected."
+    passed = [count.passed for result in results for record in result.records for count in record.work]
+    return f"{_all(passed)} counts of work are as expected." if passed else "No work was counted."
 
 
-def _all(passed: Iterable[bool]) -> str:
-    each = list(passed)
-    return f"All {len(each)}" if all(each) else f"{sum(each)} of {len(each)}"
+def _all(passed: Sequence[bool]) -> str:
+    return f"All {len(passed)}" if all(passed) and len(passed) > 1 else f"{sum(passed)} of {len(passed)}"
 
 
 def left_out(results: Sequence[Result]) -> str:

@@ -51,7 +51,9 @@ def gist(result: Result, workload: str) -> str:
 def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:
     choice, too_large = choose(found, "strong"), [run for run in found if run.status == TOO_LARGE]
     if choice and any(run.devices > 1 for run in timed(found, "strong")):
-        yield Finding(text=_chosen(result, choice, found), headline=choice.best.where, topic=Topic.ADVICE)
+        enough = not choice.helps and any(run.devices == 1 for run, _ in choice.others)
+        where = "one device" if enough else choice.best.where
+        yield Finding(text=_chosen(result, choice, found), headline=where, topic=Topic.ADVICE)
     elif needs := _needs(found):
         yield Finding(text=needs, headline=f"fits on {on(fewest(found)[0].devices)}", topic=Topic.ADVICE)
     elif too_large and not fewest(found):

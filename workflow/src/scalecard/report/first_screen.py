@@ -10,6 +10,7 @@ from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import LeftOut, attempt, nickname
 from scalecard.analysis.setting_gains import ladders
+from scalecard.analysis.step_records import time_per_unit
 from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
@@ -42,18 +43,19 @@ class Scaling:
 class FirstScreen:
     """What a reader of ten seconds sees. Without GPUs it is a trial: no advice, and no verdicts on health.
 
-    `failed` has, by experiment, what failed that should not have. `alerts` are faults of the machine, one each; where
-    else what is not as it should be was seen is in `also`, by experiment. `tuned`, where nothing scales: what settings
-    bring a workload on its one GPU.
+    `failed` has, by experiment, what failed that should not have. `alerts` are faults of the machine, one each, that
+    `leading` found; which values of other experiments are low is in `low_elsewhere`. `tuned`, where nothing scales:
+    what settings bring a workload on its one GPU.
     """
 
     nickname: str
     facts: list[str]
     trial: bool
     verdict: str
+    leading: str
     failed: list[tuple[str, str]]
     alerts: list[Judgement]
-    also: list[tuple[str, list[Judgement]]]
+    low_elsewhere: list[tuple[str, list[Judgement]]]
     tiles: list[Any]
     scaling: list[Scaling]
     tuned: list[tuple[str, str]]
@@ -80,9 +82,10 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         facts=_facts(every),
         trial=trial,
         verdict="" if trial else _verdict(current, trouble),
+        leading=first or HEALTH,
         failed=[(section.name, said) for section in current for said in (*faults_of(section.result), *_lost(section))],
         alerts=trouble.get(first, []),
-        also=[(name, own) for name, own in trouble.items() if own and name != first],
+        low_elsewhere=[(name, own) for name, own in trouble.items() if own and name != first],
         tiles=[] if trial else [tile for section in current for tile in section.tiles],
         scaling=scaling,
         tuned=said("tuning", lambda: _tuned(tuning) if tuning and not (scaling or trial) else ()),
@@ -106,7 +109,8 @@ def _verdict(current: Sequence[Section], trouble: Mapping[str, Sequence[Judgemen
         for verdict in verdicts(section.result)
         if verdict.verdict != "not judged"
     ]
-    passed, all_passed = sum(verdict.fine for verdict in checked), f"all {len(checked)} checks passed"
+    passed = sum(verdict.fine for verdict in checked)
+    all_passed = f"all {len(checked)} checks passed" if len(checked) > 1 else "1 check passed"
     if faults := trouble.get(HEALTH):
         return f"{counted(len(faults), 'fault')} found; {passed} of {counted(len(checked), 'check')} passed"
     if less := sum(map(len, trouble.values())):
@@ -140,24 +144,33 @@ def faults_of(result: Result) -> list[str]:
 
 
 def _scaling(result: Result) -> Iterator[Scaling]:
-    """Of each workload that was timed on several devices."""
-    what = "CPU ranks" if result.emulated else "GPUs"
-    for workload in workloads(result):
-        runs = [run for run in strategy_runs(result, workload) if run.devices > 1]
-        most = max((run.devices for run in timed(runs, "strong")), default=0)
+    """Of each workload that was timed on several devices, or fits on several alone."""
+    per_workload = {
+        workload: [run for run in strategy_runs(result, workload) if run.devices > 1] for workload in workloads(result)
+    }
+    devices = {
+        name: max((run.devices for run in timed(runs, "strong")), default=0) for name, runs in per_workload.items()
+    }
+    for workload, runs in per_workload.items():
+        most, use = devices[workload], "" if result.emulated else advice_text.gist(result, workload)
         choice, grown = (choose([run for run in runs if run.devices == most], way) for way in ("strong", "weak"))
+        same, line = "", ""
         if choice and choice.best.gain:
             name, gain = choice.best.strategy, choice.best.gain
+            on_fewer = f" on {most}" if most < max(devices.values()) else ""
+            same = f"{formatting.about(gain)}{on_fewer}, {formatting.percent(gain.value / most)} of ideal ({name})"
             own = {run.devices: run.gain.value for run in timed(runs, "strong") if run.strategy == name and run.gain}
+            line = sparkline([(1, 1.0), *sorted(own.items())])
+        if same or (use and runs):
             yield Scaling(
                 workload=with_recipe(result, workload),
-                devices=f"{most} {what}",
-                same_batch=f"{formatting.about(gain)}, {formatting.percent(gain.value / most)} of ideal ({name})",
+                devices=f"{max(devices.values())} {'CPU ranks' if result.emulated else 'GPUs'}",
+                same_batch=same,
                 growing_batch=f"{formatting.percent(grown.best.efficiency.value)} of ideal ({grown.best.strategy})"
                 if grown and grown.best.efficiency
                 else "",
-                line=sparkline([(1, 1.0), *sorted(own.items())]),
-                use="" if result.emulated else advice_text.gist(result, workload),
+                line=line,
+                use=use,
             )
 
 
@@ -165,6 +178,6 @@ def _tuned(result: Result) -> Iterator[tuple[str, str]]:
     """Each workload, and its fastest settings on one device at its own batch: '1.85x ± 0.01 with bf16 + compile'."""
     for ladder in ladders(result):
         best = ladder.best()
-        if ladder.devices == 1 and best is not ladder.base:
+        if ladder.devices == 1 and time_per_unit(best, ladder.base).verdict == "faster":
             brought = f"{formatting.about(ladder.gain(best))} with {combination(best.case)}, {ladder.name} being 1x"
             yield ladder.workload, brought

@@ -210,7 +210,7 @@ def accuracies(found: Learning, kind: str, prefix: str = "") -> Finding:
         lost = f"training on {count} {kind}s does not learn what one does, whatever its speed"
         return Finding(f"{text} (give or take {found.error:.3f}): {lost}.", Topic.ALERT)
     if found.is_chance:
-        return Finding(f"{text}: one {kind} did not learn either, so accuracy says nothing.", Topic.ACCURACY)
+        return Finding(f"{text}: one {kind} did not learn, so accuracy says nothing.", Topic.ACCURACY)
     return Finding(f"{text} (give or take {found.error:.3f}).", Topic.ACCURACY)
 
 

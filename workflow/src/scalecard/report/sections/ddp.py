@@ -14,7 +14,7 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.learning import learned
+from scalecard.analysis.learning import compare_learning
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Record, Result
@@ -234,8 +234,12 @@ def _by_hand(result: Result, model: str) -> Iterator[Finding]:
 
 
 def _accuracy(result: Result, model: str) -> Iterator[Finding]:
-    for found in learned(result, result.select("accuracy", workload=model, nodes=None)):
-        yield accuracies(found, "rank", f"{formatting.model_name(model)}: ")
+    curves = result.select("accuracy", workload=model)
+    alone = [record for record in curves if record.integer("devices") == 1]
+    for nodes in formatting.spans(curves):
+        others = [record for record in curves if record.case.get("nodes") == nodes and record not in alone]
+        for found in compare_learning(result, [*alone, *others]):
+            yield accuracies(found, "rank", f"{formatting.model_name(model)}{formatting.over_nodes(nodes)}: ")
 
 
 def nightly(result: Result) -> Iterator[Number]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
-from scalecard.analysis.learning import learned
+from scalecard.analysis.learning import compare_learning
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.textbook_epochs import EpochParts, epoch_parts
 from scalecard.figures import charts, points
@@ -75,7 +75,7 @@ def _speed(result: Result) -> Iterator[Finding]:
         f" {formatting.time(most[0])} per epoch instead of {formatting.time(single)}."
     )
     yield Finding(text, Topic.FROM_SCRATCH, f"{gain.value:.2f}x on {count} devices")
-    for found in learned(result, result.select("accuracy", way=None)):
+    for found in compare_learning(result, result.select("accuracy", way=None)):
         yield accuracies(found, "device")
 
 

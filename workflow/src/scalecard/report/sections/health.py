@@ -185,6 +185,7 @@ def _faults(result: Result) -> Iterator[Finding]:
         limited = any(verdict.share is not None for verdict in judged)
         beside = "with one another and with the hardware's limits" if limited else "with one another"
         text = f"Healthy: all {len(judged)} checks passed: rates, links and counters, compared {beside}."
+        text = text if judged else "Nothing could be judged: there is nothing to compare with."
         text += " CPU workers stand in for GPUs." * result.emulated
         yield Finding(text, Topic.HEALTHY, "healthy" if judged else "nothing to compare with")
 
@@ -265,8 +266,10 @@ def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
     word = min((verdict.verdict for verdict in judged), key=WORDS.index, default="not judged")
     number, value, what, share = "", None, "", None
     bad = [rate for rate in found if rate.part is part and (rate.is_odd or rate.is_low)]
-    # A latency has no unit of rates, which come first.
-    if worst := next(iter(sorted(bad, key=lambda rate: rate.kind is Kind.LATENCY)), None):
+    # Alone a device has a limit, and a latency is no rate.
+    if worst := min(
+        bad, key=lambda rate: (rate.kind is Kind.LATENCY, not rate.alone, _beside_normal(rate)), default=None
+    ):
         number, value, share = worst.text, worst.value, worst.share
         what = ", ".join(filter(None, (worst.who, worst.measured)))
     elif standing := _standing(part, found):
@@ -277,6 +280,12 @@ def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
     fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
     told = {"verdict": word, "symbol": SYMBOLS[word], "detail": fine}
     return Tile(part=part, number=number, value=value, what=what, share=share, **told)
+
+
+def _beside_normal(rate: Rate) -> float:
+    """Its share of what is normal for its peers or, without any, of its limit."""
+    normal = rate.normal or (rate.limit.rate if rate.limit else None)
+    return rate.value / normal if normal else 1.0
 
 
 def _standing(part: Part, rates: Sequence[Rate]) -> list[Rate]:
