@@ -221,8 +221,11 @@ def lanes(
     """
     axes.barh(range(len(notes)), until, 0.5, color=style.colour("ideal"), alpha=0.25)
     end = max(until, measured)
-    for one in shown:
-        axes.barh([one.device], [one.seconds], 0.5, left=one.begin, color=style.colour(one.kind), linewidth=0.5)
+    first = {one.kind: place for place, one in reversed([*enumerate(shown)])}
+    for place, one in enumerate(shown):
+        label = one.kind if first[one.kind] == place else None
+        colour = style.colour(one.kind)
+        axes.barh([one.device], [one.seconds], 0.5, left=one.begin, color=colour, linewidth=0.5, label=label)
         if one.text and SMALLEST * len(one.text) < one.seconds / end * LANE:
             middle = one.begin + one.seconds / 2
             axes.text(middle, one.device, one.text, ha="center", va="center", fontsize=SMALLEST, color=LIGHT)
@@ -235,6 +238,7 @@ def lanes(
     axes.grid(visible=False, axis="y")
     number_axis(axes.xaxis, "s")
     axes.margins(x=0.2)
+    legend_below(axes)
 
 
 def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:
