@@ -80,6 +80,8 @@ def test_ddp_measures_every_models_scaling_before_any_ones_options(machine: Mach
         "lenet: scaling on 2 ranks",
         "resnet18: scaling on 2 ranks",
         "lenet: accuracy on 2 ranks",
+        "lenet: one process on 2 ranks",
+        "resnet18: one process on 2 ranks",
         "lenet: options on 2 ranks",
         "resnet18: options on 2 ranks",
     ]
