@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent
 WIDTH, HEIGHT = 1280, 860  # pixels: the first screen of a laptop
-PLATFORM = re.compile(r'<p class="meta">[^<]*<code>([^<]+)</code>')
+PLATFORM = re.compile(r'<meta name="platform" content="([^"]+)">')
 
 
 def main() -> int:

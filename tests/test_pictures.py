@@ -14,7 +14,7 @@ from support.projects import ROOT
         (None, "there is no such report; `make` writes one"),
         ("<p>no report</p>", "no report of ScaleCard, which names its platform"),
         (
-            '<p class="meta">2026-03-02 · <code>fixture-8xh100</code>',
+            '<meta name="platform" content="fixture-8xh100">',
             "made-up results (fixture-8xh100) are for tests, not for pictures",
         ),
     ],

@@ -211,7 +211,10 @@ def test_without_every_stage_alone_in_the_same_rounds_nobody_is_said_to_compute(
     spec = {"model": "resnet50", "split_sizes": [1, 2], "batch_size": 2}
     for records in (of_played_gpipe()[:-1], of_played_gpipe(rounds_id="others")):
         figure = pipeline.plot([make_result(records, experiment="pipeline", spec=spec)])
-        assert [axes.get_title(loc="left") for axes in figure.axes] == ["ResNet-50 on 2 devices", "measured and played"]
+        assert [axes.get_title(loc="left") for axes in figure.axes] == [
+            "ResNet-50 on 2 devices",
+            "measured and simulated",
+        ]
         plt.close(figure)
 
 

@@ -202,7 +202,7 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
     legend_below(axes)
 
 
-class Busy(NamedTuple):
+class LaneSpan(NamedTuple):
     """A time in which a device computes something of a `kind`, in seconds from the beginning; `text` if it has room."""
 
     device: int
@@ -213,7 +213,7 @@ class Busy(NamedTuple):
 
 
 def lanes(
-    shown: Sequence[Busy], axes: Axes, *, until: float, notes: Sequence[str], measured: float = 0.0, **look: Any
+    shown: Sequence[LaneSpan], axes: Axes, *, until: float, notes: Sequence[str], measured: float = 0.0, **look: Any
 ) -> None:
     """When each device computes and when it waits (grey): a lane per device, with a note at its end.
 

@@ -19,7 +19,7 @@ TOGETHER = (  # in one figure: the first has the first colour, and so on
     ("naive", "ring", "torch.distributed"),
     ("textbook", "gpipe", "1f1b"),
     ("serial", "concurrent"),
-    ("measured", "played"),
+    ("measured", "simulated"),
     ("float32", "bfloat16", "tf32", "float16"),
     ("strong", "weak"),
     ("all-reduce", "all-gather", "all-to-all"),

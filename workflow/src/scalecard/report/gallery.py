@@ -8,6 +8,7 @@ their own: their numbers are a CPU's.
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from scalecard.analysis import platforms
@@ -100,8 +101,8 @@ def _exhibits(folder: Path, output: Path, left_out: list[LeftOut]) -> Iterable[E
 
 
 def _is_of(report: Path, platform: str) -> bool:
-    """Whether the report's current platform is this one: its first screen names it."""
-    return report.exists() and f" \u00b7 <code>{platform}</code></p>" in report.read_text("utf-8")
+    """Whether the report's current platform is this one, as its head says."""
+    return report.exists() and f'<meta name="platform" content="{escape(platform)}">' in report.read_text("utf-8")
 
 
 def _needed() -> str:

@@ -184,7 +184,8 @@ def _faults(result: Result) -> Iterator[Finding]:
         judged = [verdict for verdict in verdicts(result) if verdict.verdict == "normal"]
         limited = any(verdict.share is not None for verdict in judged)
         beside = "with one another and with the hardware's limits" if limited else "with one another"
-        text = f"Healthy: all {len(judged)} checks passed: rates, links and counters, compared {beside}."
+        passed = f"all {len(judged)} checks" if len(judged) > 1 else "the only check"
+        text = f"Healthy: {passed} passed: rates, links and counters, compared {beside}."
         text = text if judged else "Nothing could be judged: there is nothing to compare with."
         text += " CPU workers stand in for GPUs." * result.emulated
         yield Finding(text, Topic.HEALTHY, "healthy" if judged else "nothing to compare with")

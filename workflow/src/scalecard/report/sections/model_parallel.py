@@ -52,13 +52,13 @@ def _draw_lanes(cut: Record, alone: Sequence[Record], axes: Axes) -> None:
     A stage's time alone is forward and backward together; a third of it is drawn as forward, which is its share of the
     operations. What the whole takes longer than all stages is drawn as idle at the end.
     """
-    batches, shown = cut.integer("batches", 1), list[charts.Busy]()
+    batches, shown = cut.integer("batches", 1), list[charts.LaneSpan]()
     at, every = 0.0, list(enumerate(record.median / batches for record in alone))
     for place, seconds, part in batches * [
         *((place, seconds / 3, "forward") for place, seconds in every),
         *((place, 2 * seconds / 3, "backward") for place, seconds in reversed(every)),
     ]:
-        shown.append(charts.Busy(place, part, at, seconds))
+        shown.append(charts.LaneSpan(place, part, at, seconds))
         at += seconds
     notes, xlabel = [f"idle {_idle(record, cut)}" for record in alone], f"time, cut {cut_name(cut)}"
     charts.lanes(shown, axes, until=cut.median, notes=notes, xlabel=xlabel, title="who computes when")

@@ -66,9 +66,9 @@ def plot(results: Sequence[Result]) -> Figure:
     steps = [
         points.timed(results[0], r, series=what, x=f"{r.case['strategy']} {r.case['split_size']}, {cut_name(r)}")
         for measured, played in _fastest_pairs(results[0])
-        for what, r in (("measured", measured), ("played", played))
+        for what, r in (("measured", measured), ("simulated", played))
     ]
-    charts.bars(steps, bars, unit="s", xlabel="time of one batch", title="measured and played")
+    charts.bars(steps, bars, unit="s", xlabel="time of one batch", title="measured and simulated")
     if timeline:
         _draw_lanes(*timeline, panels[-1])
     return figure
@@ -76,14 +76,14 @@ def plot(results: Sequence[Result]) -> Figure:
 
 def _draw_lanes(measured: Record, played: Played, axes: Axes) -> None:
     """Micro-batches are numbered from 0, where there is room; a device ends with its update."""
-    shown, done = list[charts.Busy](), dict[int, float]()
+    shown, done = list[charts.LaneSpan](), dict[int, float]()
     for (forward, stage, micro), begin, end in played.spans:
-        shown.append(charts.Busy(stage, "forward" if forward else "backward", begin, end - begin, str(micro)))
+        shown.append(charts.LaneSpan(stage, "forward" if forward else "backward", begin, end - begin, str(micro)))
         done[stage] = end
-    shown += [charts.Busy(stage, "update", end, played.updates[stage]) for stage, end in done.items()]
+    shown += [charts.LaneSpan(stage, "update", end, played.updates[stage]) for stage, end in done.items()]
     notes = [f"idle {formatting.percent(1 - busy / played.makespan)}" for busy in played.busy]
     name = f"{measured.case['strategy']} {measured.case['split_size']}, {cut_name(measured)}"
-    look = {"xlabel": f"time as played, {name}", "title": "who computes when"}
+    look = {"xlabel": f"time as simulated, {name}", "title": "who computes when"}
     charts.lanes(shown, axes, until=played.makespan, notes=notes, measured=measured.median, **look)
 
 
