@@ -9,7 +9,7 @@ from scalecard.analysis.learning import compare_learning
 from scalecard.records.record import Record, Result
 from scalecard.report import first_screen
 from scalecard.report.section import Section
-from scalecard.report.sections import Topic, accuracies
+from scalecard.report.sections import Topic, accuracies, ddp
 from support.every_experiment import every_result
 
 Make = Callable[..., Result]
@@ -65,3 +65,14 @@ def test_training_that_diverged_on_several_devices_is_said_on_the_first_screen()
     ((name, said),) = failed(0.1)[len(before) :]
     assert name == "ddp"
     assert "training on 2 ranks does not learn what one does" in said
+
+
+def test_training_that_is_lost_over_nodes_alone_is_said_with_their_number(make_result: Make) -> None:
+    """One node's ranks learn; of two nodes they end at chance. One device is measured within a node alone."""
+    over = curve(16, 0.1, 0.1)
+    curves = [curve(1, 0.2, 0.9), curve(8, 0.2, 0.9), replace(over, case={**over.case, "nodes": 2})]
+    spec = {"models": ["lenet"], "accuracy_models": ["lenet"], "test_images": None}
+    found = [each for each in ddp.findings(make_result(curves, experiment="ddp", spec=spec)) if "accuracy" in each.text]
+    within, lost = sorted(found, key=lambda each: each.topic, reverse=True)
+    assert (within.topic, lost.topic) == (Topic.ACCURACY, Topic.ALERT)
+    assert lost.text.startswith("LeNet over 2 nodes: Test accuracy after 2 epochs is 0.900 on one rank and 0.100 on 16")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
-from scalecard.benchmarks.training.epochs import CPU_NOTE
+from scalecard.benchmarks.training.one_process import ON_CPU
 from scalecard.experiments import dp_scratch
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Record
@@ -67,4 +67,4 @@ def test_the_framework_takes_its_turn_and_is_skipped_where_it_would_do_nothing(
     assert counted["FLOPs"] == next(
         count.counted for count in found["epoch_time", 1, None].work if count.name == "FLOPs"
     )
-    assert (several.status, several.note) == ("skipped", CPU_NOTE)
+    assert (several.status, several.note) == ("skipped", ON_CPU)

@@ -51,8 +51,14 @@ def test_which_network_scales_better_is_told_with_what_its_exchange_takes(
 @pytest.mark.parametrize(
     ("threads", "said"),
     [
-        (0.04, "It takes 25 % (25 % to 25 %) less time than one by nn.DataParallel: 40.0 ms (40.0 ms to 40.0 ms)."),
-        (0.024, "It takes 25 % (25 % to 25 %) more time than one by nn.DataParallel: 24.0 ms (24.0 ms to 24.0 ms)."),
+        (
+            0.04,
+            "That step takes 25 % (25 % to 25 %) less time than one by nn.DataParallel: 40.0 ms (40.0 ms to 40.0 ms).",
+        ),
+        (
+            0.024,
+            "That step takes 25 % (25 % to 25 %) more time than one by nn.DataParallel: 24.0 ms (24.0 ms to 24.0 ms).",
+        ),
         (None, ""),
     ],
 )

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from scalecard import progress
 from scalecard.benchmarks.machine import collectives
-from scalecard.benchmarks.training.epochs import CPU_NOTE, Epoch, OfImages, epoch
-from scalecard.benchmarks.training.one_process import nn_data_parallel, written_by_hand
+from scalecard.benchmarks.training.epochs import Epoch, OfImages, epoch
+from scalecard.benchmarks.training.one_process import ON_CPU, nn_data_parallel, written_by_hand
 from scalecard.distributed import Layout, layouts, nodes
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch_and_record
@@ -244,7 +244,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
     yield from too_few_devices({"devices": 2}, machine, metric="step_time")
     if machine.emulated and machine.num_devices > 1:
         case: Case = {"devices": machine.num_devices, "strategy": DATA_PARALLEL.name}
-        yield Record.skipped(case, CPU_NOTE, metric="step_time")
+        yield Record.skipped(case, ON_CPU, metric="step_time")
 
 
 def _prove(ctx: RankContext, spec: Spec, machine: Machine, dataset: datasets.Dataset) -> Proofs:

@@ -23,7 +23,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from scalecard import progress
-from scalecard.benchmarks.training.epochs import CPU_NOTE, Epoch, OfImages, concise_epoch
+from scalecard.benchmarks.training.epochs import Epoch, OfImages, concise_epoch
+from scalecard.benchmarks.training.one_process import ON_CPU
 from scalecard.hardware.devices import Device, open_devices
 from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
@@ -70,7 +71,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
                 epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
                 yield from guarded(epochs, case, metric="epoch_time")
     for count in {*counts, 2} - {*usable}:
-        note = CPU_NOTE if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
+        note = ON_CPU if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
 
 

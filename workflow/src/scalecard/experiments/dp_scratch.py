@@ -20,7 +20,8 @@ from functools import partial
 import torch
 
 from scalecard import progress
-from scalecard.benchmarks.training.epochs import CPU_NOTE, Epoch, OfImages, concise_epoch
+from scalecard.benchmarks.training.epochs import Epoch, OfImages, concise_epoch
+from scalecard.benchmarks.training.one_process import ON_CPU
 from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
@@ -79,7 +80,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
                 if num == 1 or not machine.emulated:
                     variants.append(ours.concise(num))
                 else:
-                    yield Record.skipped(ours.case(num, "concise"), CPU_NOTE, metric="epoch_time")
+                    yield Record.skipped(ours.case(num, "concise"), ON_CPU, metric="epoch_time")
                 epochs = epoch_records(variants, scored=False, num_epochs=FEWEST, devices=used)
             yield from guarded(epochs, ours.case(num), metric="epoch_time")
     for num in sorted({2, *spec.as_printed}):

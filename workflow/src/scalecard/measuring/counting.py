@@ -15,6 +15,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
     received bytes                   handed from one device of this process to another, all devices together
     received by the busiest device   the same, the largest of any device
     forwards, samples                calls of the subject's module, and the rows of their inputs
+    replicas                         copies of a module that go forward, each on a device (count)
     loaded samples                   rows of the batches that a loop takes from a loader (count)
     synchronisations                 times that a device is waited for, before the call returns
     updates                          in-place changes of every parameter

@@ -10,6 +10,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from scalecard.benchmarks.machine import collectives
 from scalecard.benchmarks.training import cut_model, pipelines, stage_timing
+from scalecard.benchmarks.training.one_process import ON_CPU, data_parallel
 from scalecard.benchmarks.training.strategy import (
     EXCHANGE,
     LOCAL,
@@ -36,7 +37,6 @@ from scalecard.workloads.nested import Tree, sizes
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.workload import HOST
 
-ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 REPLICAS = "the replicas of nn.DataParallel are made anew for every forward, in which they would be compiled anew"
 ON_HOST = "on a CPU everything is in the host's memory already"
 
@@ -77,7 +77,7 @@ def _nn_data_parallel(devices: Sequence[Device], references: References, at: Set
     if workload.recipe.compile:
         raise CannotBe(REPLICAS)
     model = workload.network(first.torch)
-    wrapped = nn.DataParallel(model, device_ids=[device.torch for device in devices[: at.devices]])
+    wrapped = data_parallel(model, [device.torch for device in devices[: at.devices]])
     batch = workload.batch(workload.batch_size, first.torch)
     optimizer = workload.optimizer_settings
     micro_sizes = workload.micro_batch_sizes(workload.batch_size)
@@ -91,7 +91,7 @@ def _nn_data_parallel(devices: Sequence[Device], references: References, at: Set
         references=references,
         modules=[wrapped],
         devices=devices,
-        counts={"forwards": len(micro_sizes), **optimizer.counts(trainable(model))},
+        counts={"forwards": len(micro_sizes), "replicas": len(scattered), **optimizer.counts(trainable(model))},
         optimizers=[step.optimizer],
     )
 

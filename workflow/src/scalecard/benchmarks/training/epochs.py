@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from scalecard import progress
+from scalecard.benchmarks.training.one_process import data_parallel
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
 from scalecard.measuring.counting import flops
@@ -21,9 +22,8 @@ from scalecard.measuring.proof import Change, Precision, Trained, expected, trai
 from scalecard.measuring.spec import Common, Positive
 from scalecard.parallel.trainer import Trainer
 from scalecard.workloads import datasets, reference
+from scalecard.workloads.nested import sizes
 from scalecard.workloads.workload import Workload
-
-CPU_NOTE = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def concise_epoch(
     module = workload.network(first.torch)
     if begun and at.num_images is None:
         _take_over(module, begun)
-    wrapped = nn.DataParallel(module, device_ids=list(range(at.devices))) if at.devices > 1 else module
+    wrapped = data_parallel(module, range(at.devices)) if at.devices > 1 else module
     trainer = Trainer(
         wrapped,
         images,
@@ -149,7 +149,14 @@ def concise_epoch(
         work=partial(first.submit, trainer.epoch),
         module=wrapped,
         test=partial(first.call, trainer.accuracy) if scored else None,
+        counts={"replicas": _replicas(workload, images, at.devices)} if at.devices > 1 else {},
     )
+
+
+def _replicas(workload: Workload, images: datasets.Dataset, devices: int) -> int:
+    """How many parts nn.DataParallel makes of an epoch's batches: of a batch, equal ones, but for the last."""
+    batches = reference.batches(len(images.train), workload.batch_size)
+    return sum(len(sizes(len(batch), -(-len(batch) // devices))) for batch in batches)
 
 
 @torch.no_grad()

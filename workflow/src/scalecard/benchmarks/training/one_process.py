@@ -8,16 +8,18 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
-from scalecard.measuring.counting import flops
+from scalecard.measuring.counting import count, flops
 from scalecard.measuring.proof import Change, Trained, same_replicas, training
 from scalecard.parallel.step import Step, state_of
 from scalecard.parallel.uneven_data_parallel import UnevenDataParallel
 from scalecard.workloads.workload import HOST, Workload
 
+ON_CPU = "nn.DataParallel is a silent no-op on a CPU: it would time the single device again"
 Batch = tuple[Tensor, Tensor]
 Wanted = Callable[[], Trained | Change]
 
@@ -71,7 +73,7 @@ def nn_data_parallel(
     Its threads are not seen, so their operations are not counted.
     """
     module = workload.network(devices[0].torch)
-    wrapped = nn.DataParallel(module, device_ids=[device.torch for device in devices])
+    wrapped = data_parallel(module, [device.torch for device in devices])
     step = Step.of(workload, wrapped, batch)
     return training(
         where,
@@ -80,6 +82,12 @@ def nn_data_parallel(
         wanted,
         times=steps,
         devices=devices,
-        counts={"updates": 1, "forwards": 1, "samples": len(batch[1])},
+        counts={"updates": 1, "forwards": 1, "samples": len(batch[1]), "replicas": len(devices)},
         module=wrapped,
     )
+
+
+def data_parallel(module: nn.Module, devices: Sequence[torch.device | int]) -> nn.Module:
+    """nn.DataParallel around the module; counted are the replicas that go forward, one on each device with samples."""
+    module.register_forward_pre_hook(lambda *_: count("replicas", 1))
+    return nn.DataParallel(module, device_ids=list(devices))

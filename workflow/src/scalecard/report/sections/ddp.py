@@ -225,7 +225,7 @@ def _by_hand(result: Result, model: str) -> Iterator[Finding]:
         step, count, told = f"A step of {formatting.model_name(model)}", ours.integer("devices"), list[str]()
         for name, kind in {"DDP": DDP, "nn.DataParallel": DATA_PARALLEL}.items():
             if other := result.find("step_time", workload=model, strategy=kind.name, devices=count):
-                who = "It" if told else f"{step} by hand-written data parallelism on {count} devices"
+                who = "That step" if told else f"{step} by hand-written data parallelism on {count} devices"
                 text = formatting.versus(who, ours.over(other), f"one by {name}")
                 took = map(formatting.time, [other] if told else [ours, other])
                 told.append(f"{text}: {' and '.join(took)}.")
