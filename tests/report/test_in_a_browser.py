@@ -106,7 +106,7 @@ def test_printed_are_eight_pages_at_most_and_everything_if_asked(page: Page, tmp
     page.goto(html.as_uri())
     assert 2 <= pages(page) <= 8
     page.emulate_media(media="print")
-    for what in ("#summary", "#ddp .plot", "#why .plot", "#use .plot", "#use table"):
+    for what in ("#summary", "#ddp .plot", "#why .plot", "#use .plot"):
         assert page.locator(what).first.is_visible(), f"{what}, on whatever page the screen is"
     page.emulate_media(media="screen")
     page.evaluate("window.print = () => { window.asked = document.querySelectorAll('details:not([open])').length; }")

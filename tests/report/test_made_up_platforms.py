@@ -235,3 +235,5 @@ def test_on_paper_it_is_a_card_of_eight_pages(page: Page, two_cards: Path) -> No
     page.set_viewport_size({"width": 703, "height": 1000})
     page.goto(two_cards.as_uri())
     assert 2 <= len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(prefer_css_page_size=True))) <= 8
+    page.emulate_media(media="print")
+    assert page.locator("#use table").first.is_visible()
