@@ -1,5 +1,7 @@
 """Which parameters a seed gives the built-in models."""
 
+import importlib
+
 import pytest
 import torch
 from scalecard.workloads.workload import HOST, built_in
@@ -31,3 +33,14 @@ def test_drawing_parameters_leaves_the_generator_as_it_was() -> None:
 def test_modes_are_those_of_training_and_of_exact_proofs() -> None:
     assert built_in("resnet18", seed=0).network(HOST).training
     assert not built_in("resnet18", seed=0, exact=True).network(HOST).training
+
+
+@pytest.mark.parametrize("name", ["lenet", "resnet50", "gpt"])
+def test_a_loss_of_rounded_scores_is_computed_in_float32(name: str) -> None:
+    """Under autocast a CPU's cross_entropy casts by itself; a GPU's leaves the scores in bfloat16."""
+    loss = importlib.import_module(f"scalecard.workloads.builtin.{name}").loss
+    scores = torch.randn((2, 3, 5) if name == "gpt" else (2, 5), generator=torch.Generator().manual_seed(0)).bfloat16()
+    labels = torch.zeros(scores.shape[:-1], dtype=torch.long)
+    assert loss(scores, labels).dtype == torch.float32
+    assert torch.equal(loss(scores, labels), loss(scores.float(), labels))
+    assert loss(scores.double(), labels).dtype == torch.float64
