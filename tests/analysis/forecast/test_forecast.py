@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scalecard.analysis.forecast.fitted_terms import NUM, band, middle
-from scalecard.analysis.forecast.forecast import MODELS, accuracy, without_a_model
+from scalecard.analysis.forecast.forecast import MODELS, accuracy, forecasts, reasons, without_a_model
 from scalecard.analysis.forecast.model import DataParallel, Pipeline, Settings
 from scalecard.analysis.forecast.network import Layout, layout_of
 from scalecard.analysis.platforms import PlatformResults
+from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import ALL, SINGLE, Collective
@@ -62,6 +63,35 @@ def test_of_two_devices_the_stages_are_known() -> None:
         held = found(results(cause, devices=2))["our gpipe", "weak"].held_out  # type: ignore[arg-type]
         assert held is not None
         assert abs(held.error) < 0.1
+
+
+def with_ddp(of: Results, model: str) -> Results:
+    """One device's steps, and DDP's with as many samples on each, also as the experiment `ddp` records them."""
+    own, records = of["strategies"], list[Record]()
+    steps = [*own.select("step_time", strategy=SINGLE.name), *own.select("step_time", strategy="DDP", scaling="weak")]
+    for step in steps:
+        devices = step.integer("devices")
+        scaling = "weak" if devices > 1 else "plain"
+        case: Case = {"workload": model, "devices": devices, "scaling": scaling, "batch_size": step.case["batch_size"]}
+        records.append(replace(step, case=case))
+    return {**of, "ddp": replace(own, experiment="ddp", records=records)}
+
+
+def test_the_textbooks_resnet18_is_forecast_from_what_ddp_timed() -> None:
+    """From whole batches alone: nothing is said of smaller ones. Of LeNet, which computes little, there is none."""
+    (one,) = [
+        one for one in forecasts(with_ddp(results(), "resnet18"), Settings()) if one.model.workload.name == "resnet18"
+    ]
+    assert (one.model.strategy.name, one.model.scaling) == DDP[1]
+    assert one.held_out is not None
+    assert one.held_out.layout == Layout(8)
+    assert one.held_out.inside
+    assert abs(one.held_out.error) < 0.05
+    (ratio, limits), whole = one.speedup(16), found(results())[DDP[1]].speedup(16)[0]
+    assert ratio == pytest.approx(whole, rel=0.1)
+    assert limits.low < whole < limits.high, "what overlaps is not timed beside ResNet-18, and the band says so"
+    assert reasons(with_ddp(results(), "resnet18"), Settings()) == []
+    assert {one.model.workload.name for one in forecasts(with_ddp(results(), "lenet"), Settings())} == {"gpt"}
 
 
 @pytest.mark.parametrize("count", [16, 32])

@@ -18,6 +18,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DDP, SINGLE, Collective, Strategy
 
 SCALINGS = ("strong", "weak")
+RESNET18 = ("resnet18", "resnet18_quarter")  # of what `ddp` trains, all but LeNet, which computes too little to scale
 # Before seeing any: level, slope per doubling, and the power of ranks per core: 1 if nothing else uses the cores.
 COMPANY = ((0.0, 0.05), (0.0, 0.008), (0.8, 0.4))
 
@@ -156,21 +157,36 @@ class Workload:
 
 
 def workloads(results: Mapping[str, Result], devices_per_node: int | None) -> list[Workload]:
-    """Of one platform's results by experiment; empty without `strategies`.
+    """Of one platform's results by experiment: those of `strategies`, and the textbook's ResNet-18 of `ddp`.
 
     Of measured nodes, as many devices are on each as they have; else as many as are asked for, or as there are.
     """
-    strategies = results.get("strategies")
-    if strategies is None:
-        return []
-    timed = strategies.select("step_time")
-    collectives = {name: _collectives(name, results) for name in Collective}
-    num_micro, here, made = int(strategies.spec.get("micro_batches", 1)), most_within(timed), list[Workload]()
-    for name in dict.fromkeys(record.text("workload") for record in timed if "workload" in record.case):
-        one = Workload(name, strategies, collectives, num_micro, here)
-        over = one.largest.nodes > 1
-        made.append(one if over else replace(one, per_node=max(here, devices_per_node or here)))
-    return made
+    collectives, made = {name: _collectives(name, results) for name in Collective}, dict[str, Workload]()
+    for result in (results.get("strategies"), _weak_scaling(results.get("ddp"))):
+        timed = result.select("step_time") if result else []
+        here = most_within(timed)
+        for name in dict.fromkeys(record.text("workload") for record in timed if "workload" in record.case):
+            assert result is not None, "it timed something"
+            one = Workload(name, result, collectives, int(result.spec.get("micro_batches", 1)), here)
+            over = one.largest.nodes > 1
+            made.setdefault(name, one if over else replace(one, per_node=max(here, devices_per_node or here)))
+    return list(made.values())
+
+
+def _weak_scaling(ddp: Result | None) -> Result | None:
+    """ResNet-18's steps with a whole batch on each device, named as in `strategies`; no smaller ones are timed alone.
+
+    A textbook's exercise asks for 16 GPUs.
+    """
+    if ddp is None:
+        return None
+    names = {"plain": SINGLE.name, "weak": DDP.name}
+    records = [
+        replace(record, case={**record.case, "scaling": "weak", "strategy": names[record.text("scaling")]})
+        for record in ddp.select("step_time", strategy=None)
+        if record.case.get("workload") in RESNET18 and record.case.get("scaling") in names
+    ]
+    return replace(ddp, records=records) if records else None
 
 
 def _collectives(name: Collective, results: Mapping[str, Result]) -> list[Record]:
