@@ -25,7 +25,8 @@ def of_ddp(on_two: float) -> list[Record]:
     for model, alone, two, exchange in (("lenet", 0.01, 0.008, 0.005), ("resnet18", 0.04, on_two, 0.004)):
         shared = {"workload": model, "batch_size": 8}
         records += [
-            steady(seconds, **shared, scaling="strong", devices=devices) for seconds, devices in ((alone, 1), (two, 2))
+            steady(seconds, **shared, scaling=scaling, devices=devices)
+            for seconds, scaling, devices in ((alone, "plain", 1), (two, "strong", 2))
         ]
         for option, seconds in (("default", alone), ("no_sync", alone), ("all-reduce alone", exchange)):
             records.append(steady(seconds, **shared, devices=2, option=option, steps=1))

@@ -106,16 +106,20 @@ def test_a_single_point_has_no_figure_on_the_page(make_result: Make, tmp_path: P
     assert (tmp_path / "hybrid.html").read_text() == ""
 
 
-def test_efficiency_is_the_share_of_its_own_rate_that_a_rank_keeps(make_result: Make) -> None:
-    """Two ranks take 0.06 s for the batch that one takes 0.1 s for, and 0.125 s for twice as much."""
-    case = {"workload": "lenet", "batch_size": 64}
+def test_efficiency_is_the_share_of_the_rate_of_one_device_without_ddp_that_a_rank_keeps(make_result: Make) -> None:
+    """Which takes 0.09 s for a batch, 0.1 s with DDP; two ranks take 0.06 s for it, and 0.125 s for twice as much."""
     records = [
-        timed([seconds] * 7, metric="step_time", **case, scaling=scaling, devices=devices)
-        for seconds, scaling, devices in ((0.1, "strong", 1), (0.06, "strong", 2), (0.125, "weak", 2))
+        timed([seconds] * 7, metric="step_time", workload="lenet", batch_size=size, scaling=scaling, devices=devices)
+        for seconds, scaling, devices, size in (
+            (0.09, "plain", 1, 64),
+            (0.1, "strong", 1, 64),
+            (0.06, "strong", 2, 64),
+            (0.125, "weak", 2, 128),
+        )
     ]
     figure = ddp.plot([make_result(records, experiment="ddp", spec={"models": ["lenet"], "accuracy_models": []})])
     found = {(s.point.series, s.point.x): s.point.value for s in points.of(figure) if s.unit == "share"}
-    assert found == pytest.approx({("strong", 1): 1, ("strong", 2): 0.1 / 0.12, ("weak", 1): 1, ("weak", 2): 0.8})
+    assert found == pytest.approx({("strong", 1): 0.9, ("strong", 2): 0.75, ("weak", 1): 0.9, ("weak", 2): 0.72})
     plt.close(figure)
 
 

@@ -9,7 +9,7 @@ import pytest
 from scalecard.analysis import provenance
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import nickname
-from scalecard.analysis.strategy_choice import slowdowns
+from scalecard.analysis.slowdowns import slowdowns
 from scalecard.records.record import Record, Result
 from scalecard.report import advice_text, first_screen
 from scalecard.report.pages import takes

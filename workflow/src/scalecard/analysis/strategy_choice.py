@@ -1,12 +1,11 @@
 """Which strategy to use for a workload: what each reached, the best, the runner-up, and what to avoid.
 
-Also where scaling collapses, what became slower with more devices than on one or on fewer, and whether the best
-changes by another recipe. Strategies of one recipe were timed in the same rounds. Those of two recipes were not, so
-that drift of the machine comes between them.
+Also where scaling collapses, and whether the best changes by another recipe. Strategies of one recipe were timed in the
+same rounds. Those of two recipes were not, so that drift of the machine comes between them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,11 +15,10 @@ from scalecard.records import strategies
 from scalecard.records.axes import BASELINE
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import FSDP_OFFLOAD, OTHER_RECIPE, Family
+from scalecard.records.strategies import DDP, OTHER_RECIPE, SINGLE, Family
 
 FITS, TOO_LARGE, UNABLE, LOST, LATE = "fits", "does not fit", "cannot be used", "failed", "no time"
 COLLAPSED = 0.5  # of a device's full rate
-NAMED = 2  # of the strategies that are slower than one device, if they are more
 HALF = 2.0  # times as long as the one that is recommended: what is to be avoided
 
 
@@ -172,6 +170,22 @@ def _runs(result: Result, workload: str, metric: str) -> list[StrategyRun]:
     return found
 
 
+@lru_cache(maxsize=4)
+def ddp_runs(result: Result) -> list[StrategyRun]:
+    """DDP's scaling in `ddp`, over one device that trains without DDP, as it does in `strategies`."""
+
+    def named(step: Record) -> Record:
+        strategy = SINGLE if step.case.get("scaling") == "plain" else DDP
+        case = {**step.case, "strategy": strategy.name, "unit": "samples", "units": step.case.get("batch_size")}
+        return replace(step, case=case)
+
+    steps = [record for record in result.records if record.metric == "step_time"]
+    alone = {r.case.get("workload"): named(r) for r in result.select("step_time", scaling="plain")}
+    # Options, and what one process does, have rounds of their own.
+    scaling = (step for step in steps if not step.case.keys() & {"option", "strategy"})
+    return [StrategyRun(named(step), alone.get(step.case.get("workload"))) for step in scaling]
+
+
 def recipe_runs(result: Result, workload: str) -> list[StrategyRun]:
     """Those on the most devices first, and of them the fastest; empty if it was trained by no recipe but its own.
 
@@ -264,7 +278,7 @@ def _alone(result: Result, workload: str) -> list[Point]:
 
 @dataclass(frozen=True)
 class Choice:
-    """`best` has the highest rate; `others` follow, each with its time per sample over the best one's."""
+    """`best` is what to use; `others` follow, the highest rate first, each with its time per sample over the best's."""
 
     best: StrategyRun
     others: list[tuple[StrategyRun, Ratio]]
@@ -273,11 +287,6 @@ class Choice:
     def tied(self) -> list[StrategyRun]:
         """Those that cannot be told apart from the best one, or take the same time."""
         return [run for run, ratio in self.others if ratio.verdict != "slower"]
-
-    @property
-    def helps(self) -> bool:
-        """Whether several devices are clearly faster than one."""
-        return self.best.devices > 1 and all(run.devices > 1 for run in self.tied)
 
     def flips(self, own: "Choice") -> bool:
         """Whether the best of each of two recipes is surely slower than the other one's by the other's recipe."""
@@ -291,12 +300,14 @@ class Choice:
 def choose(found: Sequence[StrategyRun], scaling: str) -> Choice | None:
     """The highest rate at a scaling; of those within 1 % of it, the one on the fewest devices. None if none was timed.
 
-    Only what surely takes the same time gives way to fewer devices: what merely cannot be told apart does not.
+    Several devices must surely be faster than one, or that one will do. Between several, only what surely takes the
+    same time gives way to fewer devices: what merely cannot be told apart does not.
     """
     able = sorted(timed(found, scaling), key=lambda run: -run.rate)
     if not able:
         return None
-    same = [run for run in able if run is able[0] or run.time_over(able[0]).verdict == "same"]
+    beside = [(run, "same" if run is able[0] else run.time_over(able[0]).verdict) for run in able]
+    same = [run for run, verdict in beside if verdict == "same" or (run.devices == 1 and verdict != "slower")]
     best = min(same, key=lambda run: (run.devices, -run.rate))
     others = [(run, run.time_over(best)) for run in able if run is not best]
     return Choice(best, others)
@@ -313,7 +324,7 @@ def best_by_recipe(found: Sequence[StrategyRun]) -> Iterator[Choice]:
 
 def avoid(found: Sequence[StrategyRun]) -> list[tuple[StrategyRun, str]]:
     """On the most devices, with one device's batch, what surely loses time, and why; the slowest first."""
-    choice = choose(_on_most(found), "strong")
+    choice = choose(on_most(found), "strong")
     if choice is None:
         return []
     lost = []
@@ -325,58 +336,7 @@ def avoid(found: Sequence[StrategyRun]) -> list[tuple[StrategyRun, str]]:
     return lost
 
 
-def _on_most(found: Sequence[StrategyRun]) -> list[StrategyRun]:
+def on_most(found: Sequence[StrategyRun]) -> list[StrategyRun]:
     """Those with one device's batch on the most devices; empty if these are not several."""
     several = [run for run in timed(found, "strong") if run.devices > 1]
     return [run for run in several if run.devices == max(each.devices for each in several)]
-
-
-def slowdowns(results: Mapping[str, Result]) -> Iterator[str]:
-    """One per workload or model: 'gpt: on 8 devices FSDP parameters (0.82x) is slower than one device'."""
-    if measured_runs := results.get("strategies"):
-        for workload in workloads(measured_runs):
-            every = _on_most(strategy_runs(measured_runs, workload))
-            others = [run for run in every if run.strategy != FSDP_OFFLOAD.name]  # which gives up time for memory
-            gains = sorted((run.gain.value, run.strategy) for run in others if run.gain and run.is_slower)
-            names = ", ".join(f"{strategy} ({gain:.2f}x)" for gain, strategy in gains[:NAMED])
-            who, most = (f"{len(gains)} strategies", f", most of all {names}") if len(gains) > NAMED else (names, "")
-            are = "is" if len(gains) == 1 else "are"
-            if gains:
-                yield f"{workload}: on {on(every[0].devices)} {who} {are} slower than one device{most}"
-    for what, records in _by_devices(results):
-        yield from _slower_with_more(what, records)
-
-
-def _slower_with_more(what: str, records: list[Record]) -> Iterator[str]:
-    """The most devices against one device and, if they are faster than that, against the fastest number of them."""
-    most = formatting.largest(records, "devices")
-    ones = [record for record in records if record.case["devices"] == 1]
-    if not (ones and most) or most[0] is ones[0]:
-        return
-    last, best = most[0], min(records, key=lambda record: record.median)
-    where = f"{what} on {on(last.integer('devices'))} ({formatting.speedup(last, ones[0]).value:.2f}x)"
-    if last.over(ones[0]).verdict == "slower":
-        yield f"{where} is slower than one device"
-    elif last.over(best).verdict == "slower":
-        yield f"{where} is slower than on {best.case['devices']} ({formatting.speedup(best, ones[0]).value:.2f}x)"
-
-
-def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Record]]]:
-    """(what, its records by devices) of the textbooks' experiments, at the same batch."""
-    if scratch := results.get("dp_scratch"):
-        yield "Data parallelism from scratch", scratch.select("epoch_time", way=None)
-    if threads := results.get("dp_concise"):
-        batch, lr = threads.spec["batch_sizes"][0], threads.spec["lrs"][0]
-        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr)
-    if ranks := results.get("ddp"):
-        for model in ranks.spec["models"]:
-            yield f"{model}: DDP", ranks.select("step_time", workload=model, scaling="strong", nodes=None)
-    if divided := results.get("tensor_parallel"):
-        for model in divided.spec["models"]:
-            records = divided.select("step_time", workload=model)
-            several = [record for record in records if record.case["devices"] != 1]
-            # The way to divide layers that is the fastest on the most devices, beside one device.
-            best = min(formatting.largest(several, "devices"), key=lambda record: record.median, default=None)
-            if best:
-                own = [r for r in records if r.case["devices"] == 1 or r.case["strategy"] == best.case["strategy"]]
-                yield f"{model}: tensor parallelism by {best.case['strategy']}", own

@@ -9,13 +9,11 @@ from itertools import groupby
 from scalecard.analysis import by_key, formatting
 from scalecard.analysis.platforms import fit
 from scalecard.analysis.provenance import METHOD, provenance
-from scalecard.analysis.strategy_choice import StrategyRun, strategy_runs, workloads
+from scalecard.analysis.strategy_choice import StrategyRun, ddp_runs, strategy_runs, workloads
 from scalecard.exports import EXPERIMENTS
 from scalecard.figures import charts
-from scalecard.records.axes import Case
-from scalecard.records.record import Record, Result
+from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import DDP, SINGLE
 from scalecard.report import figure_files, table
 from scalecard.report.answers import use
 
@@ -39,27 +37,18 @@ def _complete(result: Result) -> list[StrategyRun]:
 def of_result(result: Result) -> list[StrategyRun]:
     """Every run of an experiment: one device, then strong and weak scaling by strategy and devices."""
     if result.experiment == "ddp":
-        return sorted(_of_ddp(result), key=_order)
+        return sorted(map(_named_apart, ddp_runs(result)), key=_order)
     return [row for name in workloads(result) for row in sorted(strategy_runs(result, name), key=_order)]
+
+
+def _named_apart(run: StrategyRun) -> StrategyRun:
+    """A model of that name may be another one in `strategies`."""
+    workload = f"{run.step.case.get('workload', 'every model')} (ddp)"
+    return replace(run, step=replace(run.step, case={**run.step.case, "workload": workload}))
 
 
 def _order(row: StrategyRun) -> tuple[str, bool, str, str, int, int]:
     return (row.workload, row.devices > 1, row.scaling, row.strategy, row.devices, row.nodes)
-
-
-def _of_ddp(result: Result) -> Iterator[StrategyRun]:
-    """DDP's scaling of the textbooks' models, over one device without DDP."""
-    for record in result.records:
-        if record.metric == "step_time" and not record.case.keys() & {"option", "strategy"}:  # or it is no scaling
-            alone = result.find("step_time", workload=record.case.get("workload"), scaling="plain")
-            yield StrategyRun(_as_workload(record), alone and _as_workload(alone))
-
-
-def _as_workload(record: Record) -> Record:
-    """With the axes that `strategies` has; a model of that name may be another one there."""
-    case, strategy = record.case, SINGLE if record.case.get("scaling") == "plain" else DDP
-    named: Case = {"workload": f"{case.get('workload', 'every model')} (ddp)", "strategy": strategy.name}
-    return replace(record, case={**case, **named, "unit": "samples", "units": case.get("batch_size")})
 
 
 def as_csv(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:

@@ -14,6 +14,7 @@ from scalecard.analysis.strategy_choice import (
     batches,
     best_by_recipe,
     choose,
+    ddp_runs,
     fewest,
     on,
     recipe_runs,
@@ -22,8 +23,7 @@ from scalecard.analysis.strategy_choice import (
     workloads,
 )
 from scalecard.records.axes import Case
-from scalecard.records.record import Record, Result
-from scalecard.records.statistics import Ratio
+from scalecard.records.record import Result
 from scalecard.report.sections import Finding, Topic, strategies
 
 
@@ -51,9 +51,7 @@ def gist(result: Result, workload: str) -> str:
 def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:
     choice, too_large = choose(found, "strong"), [run for run in found if run.status == TOO_LARGE]
     if choice and any(run.devices > 1 for run in timed(found, "strong")):
-        enough = not choice.helps and any(run.devices == 1 for run, _ in choice.others)
-        where = "one device" if enough else choice.best.where
-        yield Finding(text=_chosen(result, choice, found), headline=where, topic=Topic.ADVICE)
+        yield Finding(text=_chosen(result, choice, found), headline=choice.best.where, topic=Topic.ADVICE)
     elif needs := _needs(found):
         yield Finding(text=needs, headline=f"fits on {on(fewest(found)[0].devices)}", topic=Topic.ADVICE)
     elif too_large and not fewest(found):
@@ -63,15 +61,12 @@ def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:
 
 
 def _chosen(result: Result, choice: Choice, found: list[StrategyRun]) -> str:
-    best, single = choice.best, next((ratio for run, ratio in choice.others if run.devices == 1), None)
+    best = choice.best
     runner_up = "".join(
         f"; {formatting.versus(f'the runner-up, {run.where},', ratio, 'it')}" for run, ratio in choice.others[:1]
     )
     if best.devices == 1:
-        return f"stay on one device: with the same batch nothing on several is surely faster{runner_up}"
-    if single and not choice.helps:
-        compared = formatting.versus(best.where, formatting.inverse(single), "one device")
-        return f"with the same batch, one device will do: {compared}"
+        return f"with the same batch one device will do, since nothing on several is surely faster{runner_up}"
     what = f"{needs}; " if (needs := _needs(found)) else f"with the same batch of {best.batch:g} samples "
     return f"{what}use {best.where}: {_measures(result, best)}{runner_up}"
 
@@ -179,21 +174,14 @@ def on_data_parallel(measured: PlatformResults) -> list[str]:
         return []
     model = threads.spec["model"]
     textbook: Case = {"batch_size": threads.spec["batch_sizes"][0], "lr": threads.spec["lrs"][0]}
-    slow = _gain(threads.select("epoch_time", **textbook))
-    fast = _gain(ranks.select("step_time", workload=model, scaling="strong", nodes=None))
-    if not (slow and fast) or slow[0] != fast[0]:
+    epochs = {record.integer("devices"): record for record in threads.select("epoch_time", **textbook)}
+    most = max(epochs, default=1)
+    scaling = [run for run in timed(ddp_runs(ranks), "strong") if run.workload == model and run.nodes == 1]
+    gain = next((run.gain for run in scaling if run.devices == most == max(each.devices for each in scaling)), None)
+    if most == 1 or 1 not in epochs or not gain:
         return []
-    devices, a, b = slow[0], slow[1], fast[1]
-    if a.interval is None or b.interval is None or a.interval.high >= b.interval.low:
+    slow = formatting.speedup(epochs[most], epochs[1])
+    if slow.interval is None or gain.interval is None or slow.interval.high >= gain.interval.low:
         return []
-    where = f"as fast on {on(devices)} as on one"
-    return [f"{model}: avoid nn.DataParallel: it is {formatting.factor(a)} {where}, and DDP {formatting.factor(b)}."]
-
-
-def _gain(records: list[Record]) -> tuple[int, Ratio] | None:
-    """The most devices, and their gain over one device with the same batch."""
-    by_devices = {record.integer("devices"): record for record in records}
-    most = max(by_devices, default=1)
-    if most == 1 or 1 not in by_devices:
-        return None
-    return most, formatting.inverse(by_devices[most].over(by_devices[1]))
+    one, other = formatting.factor(slow), formatting.factor(gain)
+    return [f"{model}: avoid nn.DataParallel: it is {one} as fast on {on(most)} as on one, and DDP {other}."]

@@ -10,8 +10,9 @@ from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import LeftOut, attempt, nickname
 from scalecard.analysis.setting_gains import ladders
+from scalecard.analysis.slowdowns import slowdowns
 from scalecard.analysis.step_records import time_per_unit
-from scalecard.analysis.strategy_choice import choose, slowdowns, strategy_runs, timed, workloads
+from scalecard.analysis.strategy_choice import choose, strategy_runs, timed, workloads
 from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.axes import combination

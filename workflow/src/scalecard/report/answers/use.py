@@ -133,10 +133,10 @@ def tables(measured: PlatformResults) -> list[Table]:
 
 def _summary(result: Result) -> Table:
     note = (
-        "Use: the highest rate with the same total batch. Gain: its rate over one device's. By: the"
-        " runner-up's time over it. Collapses at: samples per device at which each device surely does less than half"
-        " of what one alone does with its whole batch. Avoid: slower than one device, or less than half as fast as the"
-        " best one on as many devices."
+        "Use: the highest rate with the same total batch, but one device unless several are surely faster. Gain: its"
+        " rate over one device's. By: the runner-up's time over it. Collapses at: samples per device at which each"
+        " device surely does less than half of what one alone does with its whole batch. Avoid: slower than one device,"
+        " or less than half as fast as the best one on as many devices."
     )
     return Table.of("What to use", [_of_workload(result, name) for name in workloads(result)], note)
 
@@ -193,7 +193,7 @@ def _one_device(choice: Choice | None, found: list[StrategyRun]) -> str:
     """The textbook's three cases."""
     alone = [run for run in found if run.devices == 1]
     if any(run.fits for run in alone):
-        return "fits, but slow" if choice and choice.helps else "fits"
+        return "fits, but slow" if choice and choice.best.devices > 1 else "fits"
     return alone[0].status if alone else ""
 
 

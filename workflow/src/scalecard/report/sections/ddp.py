@@ -1,11 +1,11 @@
 """How well does DistributedDataParallel scale, how much communication does it hide, and which options pay?
 
-Efficiency over the number of ranks, a panel per model: the share of one rank's samples per second that each rank keeps,
-with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this platform, the time of a
-step with each option over the default's in the same rounds, left of 1 is faster; and test accuracy after each epoch on
-each number of ranks, which share a batch, so that the curves should coincide. Bands and whiskers are 95 %
-intervals. On one rank alone: the time of a step with DDP beside a plain one. A sentence per model says how long a step
-takes that one process does with all devices, by hand or by nn.DataParallel.
+Efficiency over the number of ranks, a panel per model: the share of what one device trains per second without DDP that
+each rank keeps, with the batch shared by all (strong) or kept on each rank (weak); 100 % is ideal. Then, on this
+platform, the time of a step with each option over the default's in the same rounds, left of 1 is faster; and test
+accuracy after each epoch on each number of ranks, which share a batch, so that the curves should coincide. Bands and
+whiskers are 95 % intervals. On one rank alone: the time of a step with DDP beside a plain one. A sentence per model
+says how long a step takes that one process does with all devices, by hand or by nn.DataParallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting
 from scalecard.analysis.learning import compare_learning
 from scalecard.analysis.step_records import APART, options_of, per_batch
+from scalecard.analysis.strategy_choice import StrategyRun, ddp_runs, timed
 from scalecard.figures import charts, points, style
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
@@ -73,19 +74,21 @@ def _curves(result: Result, model: str, nodes: int | None) -> dict[str, Record]:
 
 
 def _efficiencies(result: Result, model: str, *, alone: bool) -> list[points.Point]:
-    """The share of a rank's own rate that each rank keeps; beside other platforms of strong scaling within a node."""
-    single = result.find("step_time", workload=model, scaling="strong", devices=1)
+    """The share of a device's own rate that each rank keeps; beside other platforms of strong scaling within a node."""
     found = list[points.Point]()
     for nodes, kind in product(_spans(result)[: None if alone else 1], ("strong", "weak")[: 2 if alone else 1]):
-        for record in result.select("step_time", workload=model, scaling=kind, nodes=nodes):
-            if single:
-                ratio, count = formatting.speedup(record, single), record.integer("devices")
-                share = formatting.scaled(ratio, 1 / count) if kind == "strong" else ratio
+        for run in _runs(result, model, kind, nodes):
+            # On one rank both kinds are the same.
+            if run.efficiency:
                 series = kind + formatting.over_nodes(nodes)
-                found.append(points.compared(result, record, share, series=series, x=count))
-        if single and nodes is None and kind == "weak":  # on one rank both are the same
-            found.append(points.compared(result, single, formatting.speedup(single, single), series=kind, x=1))
+                found.append(points.compared(result, run.step, run.efficiency, series=series, x=run.devices))
     return found
+
+
+def _runs(result: Result, model: str, scaling: str, nodes: int | None) -> list[StrategyRun]:
+    """DDP's, also on one rank, and without the device that trains without it."""
+    own = [run for run in timed(ddp_runs(result), scaling) if run.workload == model and run.strategy == DDP.name]
+    return [run for run in own if run.step.case.get("nodes") == nodes]
 
 
 def _spans(result: Result) -> list[int | None]:
@@ -128,21 +131,19 @@ def _wrapping(result: Result, model: str) -> Iterator[Finding]:
 
 
 def _scaling(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:
-    single = result.find("step_time", workload=model, scaling="strong", devices=1)
     leading = Topic.DDP_OVER_NODES if nodes else Topic.DDP_SCALING
     topic = leading if model == result.spec["models"][-1] else Topic.OTHER_DDP_SCALING
     for scaling in ("strong", "weak"):
-        most = formatting.largest(result.select("step_time", workload=model, scaling=scaling, nodes=nodes), "devices")
-        if single is None or not most or most[0].case["devices"] == 1:
+        most = max(_runs(result, model, scaling, nodes), key=lambda run: run.devices, default=None)
+        if most is None or most.devices == 1 or not (most.gain and most.efficiency):
             continue
-        count = most[0].integer("devices")
-        gain = formatting.scaled(formatting.speedup(most[0], single), 1 if scaling == "strong" else count)
-        share = formatting.percent(gain.value / count)
+        share = formatting.percent(most.efficiency.value)
         text = (
-            f"DDP's {scaling} scaling of {formatting.model_name(model)} on {count} ranks{formatting.over_nodes(nodes)}"
-            f" is {share} efficient: {formatting.factor(gain)} the samples/s of one rank."
+            f"DDP's {scaling} scaling of {formatting.model_name(model)} on {most.devices} ranks"
+            f"{formatting.over_nodes(nodes)} is {share} efficient: {formatting.factor(most.gain)} the rate of one"
+            " device without DDP."
         )
-        yield Finding(text, topic, f"{share} {scaling} scaling, {count} ranks")
+        yield Finding(text, topic, f"{share} {scaling} scaling, {most.devices} ranks")
 
 
 def _textbooks_claim(result: Result, nodes: int | None) -> Iterator[Finding]:
@@ -172,14 +173,12 @@ def _textbooks_claim(result: Result, nodes: int | None) -> Iterator[Finding]:
 
 def _beside_its_exchange(result: Result, model: str, nodes: int | None) -> tuple[Ratio, float] | None:
     """A model's efficiency on the most ranks, and what exchanging its gradients takes over computing them."""
-    single = result.find("step_time", workload=model, scaling="strong", devices=1)
-    steps = result.select("step_time", workload=model, scaling="strong", nodes=nodes)
-    most, options = formatting.largest(steps, "devices"), options_of(result, model, nodes)
-    if single is None or not most or most[0] is single or not set(APART) <= set(options):
+    most = max(_runs(result, model, "strong", nodes), key=lambda run: run.devices, default=None)
+    options = options_of(result, model, nodes)
+    if most is None or most.devices == 1 or not (most.efficiency and set(APART) <= set(options)):
         return None
     _, alone, exchange = (options[name] for name in APART)
-    efficiency = formatting.scaled(formatting.speedup(most[0], single), 1 / most[0].integer("devices"))
-    return efficiency, exchange.median / alone.median
+    return most.efficiency, exchange.median / alone.median
 
 
 def _hidden(result: Result, model: str, nodes: int | None) -> Iterator[Finding]:

@@ -250,7 +250,7 @@ def published(result: Result) -> Iterator[Ours]:
 def _row(result: Result, record: Record) -> dict[str, str | Cell]:
     alone, devices, gain = step_records.single(result, record.text("workload")), record.integer("devices"), EMPTY
     if alone and alone.samples and alone is not record:
-        times = record.integer("units") / record.median * alone.median / alone.integer("units")
+        times = step_records.gain_per_unit(record, alone).value
         gain = Cell(f"{times:.2f}x", times)
     return {
         "Workload": record.text("workload"),
