@@ -96,7 +96,7 @@ def test_a_cards_own_rates_are_of_cards_whose_drivers_name_is_known() -> None:
     assert [one.id for name in ("allreduce", "health") for one in published(name) if not gpu_spec(one.gpu or "")] == []
 
 
-def test_all_of_the_textbooks_stands_beside_a_machine_with_enough_gpus() -> None:
+def test_all_of_the_texts_stands_beside_a_machine_with_enough_gpus() -> None:
     for experiment, ours in ours_of("fixture-8xh100").items():
         beside = {match.entry.id for match in matches(experiment, ours)}
-        assert [one.id for one in published(experiment) if one.is_textbooks and one.id not in beside] == []
+        assert [one.id for one in published(experiment) if one.kind == "text" and one.id not in beside] == []

@@ -11,14 +11,15 @@ import yaml
 FOLDER = Path(__file__).parents[3] / "reference"
 OF_ENTRIES = ("id", "metric", "value", "unit", "gpu", "gpus", "settings", "note", "includes", "over", "series")
 Part = Literal["loader", "synchronisation", "inputs"]  # of a published time, besides the work itself
+Kind = Literal["text", "edition", "notes", "measurement"]  # of a source
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """A figure that somebody else measured on the same workload.
 
-    `is_textbooks`: of one of the texts that the experiments follow. `includes`: what its time has besides the work.
-    `series`: values over the setting `over`, of which `value` is one.
+    `kind` and `short` are of its source, as published.yaml explains them. `includes`: what its time has besides the
+    work. `series`: values over the setting `over`, of which `value` is one.
     """
 
     id: str
@@ -32,7 +33,8 @@ class Entry:
     locator: str
     url: str
     note: str = ""
-    is_textbooks: bool = False
+    kind: Kind = "measurement"
+    short: str = ""
     includes: Sequence[Part] = ()
     over: str = ""
     series: Sequence[tuple[int, float]] = ()
@@ -82,6 +84,11 @@ class Match:
         """What the published time includes and ours does not."""
         return [part for part in self.entry.includes if part not in self.ours.includes]
 
+    @property
+    def nearness(self) -> int:
+        """How many of our settings it states: what is silent on one may have been measured otherwise."""
+        return len(self.entry.settings.keys() & self.ours.settings.keys())
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSpec:
@@ -128,7 +135,8 @@ def published(experiment: str) -> list[Entry]:
             source=(source := data["sources"][entry["source"]])["title"],
             locator=source["locator"],
             url=source["url"],
-            is_textbooks=source.get("textbook", False),
+            kind=source["kind"],
+            short=source["short"],
         )
         for entry in strict
     ]

@@ -1,4 +1,4 @@
-"""Our values beside the published ones that were measured alike: one of each, and the folded table of all."""
+"""Our values beside the published ones that were measured alike: the most telling, and the folded table of all."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -50,13 +50,13 @@ TOLD = ("bytes", "size", "split_size")  # settings by which values of a metric d
 
 
 def table(experiment: str, matches: Sequence[Match], device: str, *, hidden: bool) -> Table:
-    """Each of our values beside the publication that tells most, and how they differ; `hidden`: without accuracies."""
+    """Each of our values beside the publications that tell most, and how they differ; `hidden`: without accuracies."""
     shown = sorted(_most_telling(matches, device), key=lambda match: match.ours.gpus)
     every = by_key((match.entry.metric, match) for match in matches)  # in the order of published.yaml
     rows = [
-        {"Beside the book": name(metric), "On": place, "Published": ", ".join(published), "Here": ", ".join(ours)}
+        {"What": name(metric), "On": place, "By": by, "Published": ", ".join(published), "Here": ", ".join(ours)}
         for metric in every
-        for place, published, ours in _places([match for match in shown if match.entry.metric == metric])
+        for (place, by), published, ours in _places([match for match in shown if match.entry.metric == metric])
     ]
     notes = list[str]()
     if parts := dict.fromkeys(part for match in shown for part in match.besides):
@@ -66,25 +66,26 @@ def table(experiment: str, matches: Sequence[Match], device: str, *, hidden: boo
         notes.append("Accuracies are not compared: your images are synthetic.")
     if any(match.entry.gpu is None for match in shown):
         notes.append("Where no card is named, the source names none.")
-    return Table.of(f"Beside the book, {experiment}", rows, " ".join(notes))
+    return Table.of(f"Beside what was published, {experiment}", rows, " ".join(notes))
 
 
 def _most_telling(matches: Sequence[Match], device: str) -> Iterator[Match]:
-    """Of the same card, of a textbook itself, or at least of a card that is named; of several the first."""
+    """Of each of our values the text's own and the same card's, if there are any, and if not another one's.
+
+    Of several the nearest in its settings.
+    """
     for own in by_key((id(match.ours), match) for match in matches).values():
-        yield max(
-            own,
-            key=lambda match: (
-                published_figures.is_same_card(device, match.entry.gpu),
-                match.entry.is_textbooks,
-                match.entry.is_textbooks or match.entry.gpu is not None,
-            ),
-        )
+        own.sort(key=lambda match: -match.nearness)
+        texts = [match for match in own if match.entry.kind == "text"]
+        same = [match for match in own if published_figures.is_same_card(device, match.entry.gpu)]
+        others = sorted(own, key=lambda match: (match.entry.kind == "notes", -match.nearness, match.entry.gpu is None))
+        telling = [*texts[:1], *same[:1]] or others[:1]
+        yield from {id(match): match for match in telling}.values()
 
 
-def _places(matches: Sequence[Match]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """What was published of one metric, and ours: several on as many GPUs are each of one of them."""
-    for place, own in by_key((_place(match.entry), match) for match in matches).items():
+def _places(matches: Sequence[Match]) -> Iterator[tuple[tuple[str, str], list[str], list[str]]]:
+    """What one source published of one metric, and ours: several on as many GPUs are each of one of them."""
+    for place, own in by_key(((_place(match.entry), match.entry.short), match) for match in matches).items():
         printed = [", as printed" if match.ours.includes else "" for match in own]
         here = [of(match.entry, match.ours.value) + way for match, way in zip(own, printed, strict=True)]
         yield place, [of(match.entry) for match in own], here
