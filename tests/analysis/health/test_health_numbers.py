@@ -255,9 +255,9 @@ def test_a_module_that_is_linked_to_its_cpu_has_no_slot() -> None:
 
 
 # Of the 31.5 GB/s of PCIe 4: through the host's memory a quarter, 7.9, is normal for a copy, and a tenth, 3.15, for all
-# GPUs together; with peer access a copy reaches 12.6. 1 GB in 0.1 s is 10 GB/s.
-@pytest.mark.parametrize(("peer", "gbs", "word"), [(False, 10, "normal"), (False, 7, "low"), (True, 10, "low")])
-def test_without_peer_access_less_is_normal(peer: bool, gbs: float, word: str) -> None:
+# GPUs together. 1 GB in 0.1 s is 10 GB/s.
+@pytest.mark.parametrize(("peer", "gbs", "word"), [(False, 10, "normal"), (False, 7, "low"), (True, 10, "normal")])
+def test_a_copy_between_gpus_over_pcie_has_one_threshold(peer: bool, gbs: float, word: str) -> None:
     box = Box(gpu="NVIDIA GeForce RTX 4090", count=2)
     (watched,) = {id(entry): entry for entry in box.result().records[0].telemetry}.values()
     case = {"part": "device link", "source": 0, "target": 1, "at_once": False, "bytes": GB, "peer": peer}
@@ -305,3 +305,35 @@ def test_a_pair_has_the_links_that_are_up_at_both_ends() -> None:
     assert (limits.nvlinks(found, 0, 1), limits.nvlinks(found, 1, 0)) == (17, 17)
     unknown = replace(result, environment={**result.environment, "nvlink_pairs": [[None, 18], [None, None]]})
     assert limits.nvlinks(unknown, 0, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "amount", "limit", "why"),
+    [
+        (
+            {"part": "memory", "device": 0, "access": "read"},
+            10_000,
+            3350,
+            "so the vendor's figure in gpu_specs.yaml is",
+        ),
+        (
+            {"part": "host link", "device": 0, "direction": "to host", "memory": "pinned"},
+            413,
+            63,
+            "so the generation or",
+        ),
+        ({"part": "collective", "collective": "all_reduce", "devices": 2}, 480, 450, "(NVLink SHARP)"),
+    ],
+)
+def test_more_than_the_limit_is_no_share_of_it_and_who_is_wrong_is_told(
+    case: Case, amount: float, limit: float, why: str
+) -> None:
+    """413 GB/s over PCIe 5 x16 would be 655 % of it."""
+    box = Box(count=2, switched=18)
+    (watched,) = {id(entry): entry for entry in box.result().records[0].telemetry}.values()
+    record = replace(timed([GB / (amount * 1e9)] * 12, **case, at_once=False, bytes=GB), telemetry=[watched])
+    (found,) = (verdict for verdict in verdicts(result_of(record, box=box)) if " GB/s" in verdict.value)
+    assert amount > 1.05 * limit
+    assert (found.share, found.low, found.fine) == (None, False, True)
+    assert found.value.startswith(f"{amount} GB/s, more than ")
+    assert why in found.normal

@@ -28,7 +28,10 @@ DIRECTION = {"s": 1, "s/epoch": 1, "ms": 1, "samples/s": -1, "images/s": -1, "GB
 
 @dataclass(frozen=True)
 class Limit:
-    """`least` and `most` are the normal shares of it; `advice` is set if a link runs below what its card can do."""
+    """`least` and `most` are the normal shares of it; `advice` is set if a link runs below what its card can do.
+
+    `origin` is who says that it is so much, and is wrong about it if it is exceeded.
+    """
 
     rate: float
     name: str
@@ -36,6 +39,7 @@ class Limit:
     advice: str = ""
     most: float = 1.0
     is_nvlink: bool = False
+    origin: str = "the vendor's figure in gpu_specs.yaml"
 
     @property
     def normal(self) -> str:
@@ -51,8 +55,13 @@ class Limit:
         return f", {self.share(rate)} ({formatting.number(self.rate)} {unit})"
 
     def is_exceeded_by(self, rate: float) -> bool:
-        """Whether a rate is impossible: something else was measured, or the vendor's figure is wrong."""
+        """Whether a rate is impossible. What was done is counted before it is timed, so the limit is wrong."""
         return rate > BEYOND * self.most * self.rate
+
+    @property
+    def doubt(self) -> str:
+        """What is said of it where it is exceeded."""
+        return f"more than {formatting.percent(self.most)} is impossible, so {self.origin} is wrong"
 
 
 # Packets cost PCIe 5 to 20 % of its line rate. NCCL's maintainers expect a ring to reach 370 of NVLink's 450 GB/s. A
@@ -63,8 +72,15 @@ PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.65, 0.50
 # that boost beyond the clock of their sheet: healthy RTX 5090 multiply in bfloat16 at 116 % of it.
 OF_REACHED = 0.85  # of what such a card was seen to reach
 C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
+BY_DRIVER = "the generation or width that the driver told"
 BEYOND = 1.05  # of the most that is normal; more cannot be
-THROUGH_HOST = 0.40  # between GPUs without NVLink: each byte crosses the root complex, or the host's memory twice
+# Between GPUs without NVLink each byte crosses the root complex or, without peer access, the host's memory, whose rate
+# many GPUs share and where both sides wait in turn.
+THROUGH_HOST, COLLECTIVE_THROUGH_HOST = 0.25, 0.10
+IN_THE_SWITCH = (
+    "above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the bus bandwidth"
+    " formula counts"
+)
 # NVML's common ancestor of two GPUs, in nvidia-smi's words.
 LEVELS = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 LINK_LEGEND = {
@@ -144,7 +160,7 @@ def of_all_reduce(result: Result, record: Record) -> Limit | None:
     if has_ring(result, used):
         return _nvlink(result, 0, min(_nvlinks_to(result, gpu, used) for gpu in used))
     pcie = _pcie(result, record, used)
-    return pcie and replace(pcie, least=THROUGH_HOST)
+    return pcie and replace(pcie, least=COLLECTIVE_THROUGH_HOST)
 
 
 def bus_bytes(record: Record) -> float:
@@ -185,7 +201,8 @@ def _nvlink(result: Result, device: int, count: int) -> Limit | None:
     if not (spec and spec.one_nvlink_gbs):
         return None
     part = "" if count == spec.nvlinks else f" over {count} of {spec.nvlinks} links"
-    return Limit(count * spec.one_nvlink_gbs, f"NVLink's line rate{part}", NVLINK, is_nvlink=True)
+    name, origin = f"NVLink's line rate{part}", "the number of links that the driver told, or gpu_specs.yaml,"
+    return Limit(count * spec.one_nvlink_gbs, name, NVLINK, is_nvlink=True, origin=origin)
 
 
 def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
@@ -193,7 +210,7 @@ def _pcie(result: Result, record: Record, used: Iterable[int]) -> Limit | None:
     gpus = result.environment["gpus"]
     seen = [(gpus[index], *pcie_seen(record, index)) for index in used if index < len(gpus)]
     found = [
-        Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, _advice(gpu, gen, width))
+        Limit(pcie_gbs(gen, width), f"PCIe {gen} x{width}", PCIE, _advice(gpu, gen, width), origin=BY_DRIVER)
         for gpu, gen, width in seen
         if gen and width
     ]
@@ -302,14 +319,14 @@ class Judgement:
 
 def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
     """A rate compared with its limit, both in `unit`."""
-    share = rate / limit.rate
-    verdict = "low" if share < limit.least or limit.advice else "normal"
+    exceeded = limit.is_exceeded_by(rate)
+    low = rate / limit.rate < limit.least or limit.advice
     return Judgement(
         what=what,
         value=f"{formatting.number(rate)} {unit}, {limit.share(rate)}",
-        expectation=f"{limit.normal} of {formatting.number(limit.rate)} {unit} is normal",
-        verdict="above the limit" if limit.is_exceeded_by(rate) and not limit.advice else verdict,
-        advice=limit.advice,
+        expectation=limit.doubt if exceeded else f"{limit.normal} of {formatting.number(limit.rate)} {unit} is normal",
+        verdict="above the limit" if exceeded else "low" if low else "normal",
+        advice="" if exceeded else limit.advice,
     )
 
 

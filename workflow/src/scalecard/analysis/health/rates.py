@@ -26,8 +26,6 @@ LEAST_SIZE = 2048  # rows of a product that keeps a GPU busy
 LEAST_SHARE = {"all_gather": 0.6, "reduce_scatter": 0.6, "all_to_all": 0.5, "broadcast": 0.5}
 OF_DEVICES = (Part.COMPUTE, Part.MEMORY, Part.HOST_LINKS)  # parts that every device has
 MODES: dict[Scalar, str] = {False: "alone", True: "all at once"}
-# Without peer access every byte crosses the host's memory, whose rate many GPUs share, and both sides wait in turn.
-LEAST_WITHOUT_PEERS, LEAST_OF_PCIE_COLLECTIVE = 0.25, 0.10
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +100,19 @@ class Rate:
     def is_low(self) -> bool:
         """Whether it lies below what is normal for its limit."""
         return self.limit is not None and self.value / self.limit.rate < self.limit.least
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it is more than its limit allows, which then tells nothing of it."""
+        return self.limit is not None and self.limit.is_exceeded_by(self.value)
+
+    @property
+    def beyond(self) -> str:
+        """Why it is above its limit; '' if it is not. Switches that add up (NVLink SHARP) have fewer bytes sent."""
+        if not (self.limit and self.is_above):
+            return ""
+        adds = self.kind in (Kind.COLLECTIVE, Kind.NODE) and self.limit.is_nvlink
+        return limits.IN_THE_SWITCH if adds else self.limit.doubt
 
     @property
     def alone(self) -> bool:
@@ -254,8 +265,6 @@ def _device_link(at: View, record: Record) -> Rate:
     kind = Kind.LATENCY if is_small(record) else linked
     near = () if kind is Kind.PAIR else _places(at, source, target, at_once=at_once)
     limit = limits.of_pair(at.result, record, source, target)
-    if limit and kind is Kind.PCIE_PAIR and record.case.get("peer") is False:
-        limit = replace(limit, least=LEAST_WITHOUT_PEERS)
     place = tuple(at.device(device) for device in sorted((source, target)))
     like = (size, at_once, way, _gpu(at, source), _gpu(at, target), near)
     return Rate(Part.GPU_LINKS, kind, place, like, record, size / 1e9, limit)
@@ -285,8 +294,7 @@ def _of_ring(at: View, record: Record) -> Limit | None:
     if operation == "all_to_all" and len({limits.link_kind(at.result, a, b) for a in used for b in used if a != b}) > 1:
         return None
     limit = limits.of_all_reduce(at.result, record)
-    least = LEAST_SHARE.get(operation, 1.0) if limit and limit.is_nvlink else LEAST_OF_PCIE_COLLECTIVE
-    return limit and replace(limit, least=min(limit.least, least))
+    return limit and replace(limit, least=min(limit.least, LEAST_SHARE.get(operation, 1.0)))
 
 
 def _nodes(_: View, record: Record) -> Rate:
@@ -323,10 +331,11 @@ def verdicts(result: Result) -> Iterator[Verdict]:
     """One on every rate that was measured."""
     for rate in rates(result):
         # What is faster than the vendor's sheet says tells nothing of the device; its peers may still do.
-        known = rate.limit is not None and not rate.limit.is_exceeded_by(rate.value)
+        known = rate.limit is not None and not rate.is_above
         fine = "normal" if known or (rate.interval.high < math.inf and rate.slowest_other) else "not judged"
         word = "odd one out" if rate.is_odd else "low" if rate.is_low else fine
-        value, normal = rate.text + (f", {rate.limit.share(rate.value)}" if rate.limit else ""), _normal(rate)
+        share = rate.limit and (f"more than {rate.limit.name}" if rate.is_above else rate.limit.share(rate.value))
+        value, normal = ", ".join(filter(None, (rate.text, share))), _normal(rate)
         yield Verdict(
             rate.part,
             rate.kind,
@@ -336,7 +345,7 @@ def verdicts(result: Result) -> Iterator[Verdict]:
             normal=normal,
             measured=rate.measured,
             who=rate.who,
-            share=rate.share,
+            share=None if rate.is_above else rate.share,
             low=rate.is_low,
         )
 
@@ -346,5 +355,6 @@ def _normal(rate: Rate) -> str:
     if normal is not None:
         parts.append(f"{rate.in_words(normal)} is the {'faster of two' if count == 2 else f'median of {count}'}")
     if rate.limit:
-        parts.append(f"{rate.limit.normal} of {rate.in_words(rate.limit.rate)} is normal")
+        usual = f"{rate.limit.normal} of {rate.in_words(rate.limit.rate)} is normal"
+        parts.append(rate.beyond or usual)
     return "; ".join(parts) or "nothing is known to compare it with"

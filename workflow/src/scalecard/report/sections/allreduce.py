@@ -19,10 +19,6 @@ from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, no
 LIBRARY = "torch.distributed"
 SMALL = 2**20  # bytes up to which latency is drawn
 LARGE = 2**26  # bytes from which a rate tells of the link
-IN_THE_SWITCH = (
-    "above the wire is right if the switch itself adds (NVLink SHARP): fewer bytes travel than the bus bandwidth"
-    " formula counts"
-)
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -82,7 +78,7 @@ def judge(result: Result) -> Iterator[Judgement]:
         what = f"All-reduce on {count} devices, bus bandwidth"
         if limit and limit.is_nvlink and rate > limit.rate:
             value = f"{formatting.number(rate)} GB/s, {limit.share(rate)}"
-            yield Judgement(what=what, value=value, expectation=IN_THE_SWITCH, verdict="above the wire")
+            yield Judgement(what=what, value=value, expectation=limits.IN_THE_SWITCH, verdict="above the wire")
         elif limit:
             yield limits.rated(what, rate, limit, "GB/s")
 

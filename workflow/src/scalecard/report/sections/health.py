@@ -277,7 +277,7 @@ def _tile(part: Part, own: Sequence[Verdict], found: Sequence[Rate]) -> Tile:
         value, tops = median(rate.value for rate in standing), {rate.limit and rate.limit.rate for rate in standing}
         limit = tops.pop() if len(tops) == 1 else None
         number, what = standing[0].in_words(value), standing[0].in_tile
-        share = value / limit if limit else None
+        share = value / limit if limit and not any(rate.is_above for rate in standing) else None
     fine = f"{sum(verdict.fine for verdict in judged)} of {len(judged)} normal" if judged else "nothing to compare with"
     told = {"verdict": word, "symbol": SYMBOLS[word], "detail": fine}
     return Tile(part=part, number=number, value=value, what=what, share=share, **told)
