@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis import published_figures
+from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.limits import Limit, beside_published, rated
 from scalecard.analysis.published_figures import Entry, Ours
 from scalecard.hardware.environment import environment
@@ -60,7 +61,7 @@ def test_small_copies_alone_say_nothing_of_a_rate(on_gpus: Callable[..., Result]
 )
 def test_a_rate_is_judged_by_its_share_of_the_limit(rate: float, advice: str, verdict: str) -> None:
     """Of 100 GB/s, 75 are normal from this limit's own share on; up to 105 the vendor's figure may be off."""
-    judgement = rated("copy", rate, Limit(100, "the link", 0.75, advice), "GB/s")
+    judgement = rated("copy", rate, Limit(100, "the link", 0.75, advice), "GB/s", Kind.HOST_LINK, [0])
     assert judgement.verdict == verdict
     impossible = "more than 100 % is impossible, so the vendor's figure in gpu_specs.yaml is wrong"
     assert (impossible if verdict == "above the limit" else advice) in judgement.text

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures import platforms
 from scalecard.analysis import provenance
+from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import nickname
 from scalecard.analysis.slowdowns import slowdowns
@@ -194,3 +196,26 @@ def test_the_summary_and_the_citation_can_be_copied_and_the_table_is_linked(tmp_
         ("results.csv", "CSV", "exports/box/results.csv", ""),
     ]
     assert takes([], tmp_path / "report.html") == []
+
+
+def test_what_a_fault_of_health_explains_is_no_warning_of_its_own() -> None:
+    """GPU 5's links run at half their rate: health says so, and copies from and to it are listed with that."""
+    results = {r.experiment: r for r in platforms.results("fixture-8xh100-bad-link")}
+    sections = [Section.of(results[name]) for name in ("health", "copy_cost", "allreduce")]
+    assert [sum(each.is_trouble for each in section.judgements) > 0 for section in sections] == [True, True, True]
+    found = first_screen.of(sections, [])
+    assert found.verdict.startswith("1 fault found")
+    assert (len(found.alerts), found.low_elsewhere) == (1, [])
+    low = sum(each.is_trouble for each in sections[1].judgements)
+    assert f"also in All-reduce (3), Copies ({low})" in found.alerts[0].text
+
+
+def test_what_no_fault_explains_stays_a_line_of_its_own() -> None:
+    """A narrow slot of GPU 3 slows its copies from the host, and not the products of GPU 0."""
+    box = Section.of(Box(switched=18, slots={3: (5, 4)}).result())
+    copies = next(result for result in every_result("box", gpus=2) if result.experiment == "copy_cost")
+    slow = Judgement(what="a", value="1", expectation="2", verdict="low", kind=Kind.HOST_LINK, devices=(3,))
+    other = replace(slow, what="b", kind=Kind.COMPUTE, devices=(0,))
+    found = first_screen.of([box, replace(Section.of(copies), judgements=[slow, other])], [])
+    assert "also in Copies (1)" in found.alerts[0].text
+    assert found.low_elsewhere == [("copy_cost", [other])]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scalecard.analysis import by_key, formatting, published_figures
+from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.platforms import device_name
 from scalecard.analysis.published_figures import GpuSpec, Match
 from scalecard.progress import counted
@@ -72,6 +73,7 @@ PCIE, NVLINK, MEMORY, COMPUTE = 0.75, 0.70, 0.65, 0.50
 # that boost beyond the clock of their sheet: healthy RTX 5090 multiply in bfloat16 at 116 % of it.
 OF_REACHED = 0.85  # of what such a card was seen to reach
 C2C = 0.50  # a CPU's memory has hardly more than the link's rate, and is read and written by others too
+BUS_BANDWIDTH = "bus_bandwidth"  # the metric of published all-reduces
 BY_DRIVER = "the generation or width that the driver told"
 BEYOND = 1.05  # of the most that is normal; more cannot be
 # Between GPUs without NVLink each byte crosses the root complex or, without peer access, the host's memory, whose rate
@@ -299,13 +301,20 @@ def link_kind(result: Result, a: int, b: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A measured value and what to expect of it: 'normal', 'above the wire', 'above the limit' or one of TROUBLE."""
+    """A measured value and what to expect of it: 'normal', 'above the wire', 'above the limit' or one of TROUBLE.
+
+    `devices` and the `kind` of trouble that it would be evidence of, where `health` may know a cause. `shows_in` says
+    of a cause in which other sections it shows.
+    """
 
     what: str
     value: str
     expectation: str
     verdict: str
     advice: str = ""
+    kind: Kind = Kind.OTHER
+    devices: tuple[int, ...] = ()
+    shows_in: tuple[str, ...] = ()
 
     @property
     def is_trouble(self) -> bool:
@@ -314,11 +323,17 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        return f"{self.what}: {self.value}; {self.advice or self.expectation}"
+        also = f"; also in {', '.join(self.shows_in)}" if self.shows_in else ""
+        return f"{self.what}: {self.value}; {self.advice or self.expectation}{also}"
 
 
-def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
-    """A rate compared with its limit, both in `unit`."""
+def kind_of_all_reduce(result: Result, devices: int) -> Kind:
+    """What a slow all-reduce of these many devices of a node is evidence of."""
+    return Kind.COLLECTIVE if has_ring(result, range(devices)) else Kind.PCIE_COLLECTIVE
+
+
+def rated(what: str, rate: float, limit: Limit, unit: str, kind: Kind, devices: Iterable[int]) -> Judgement:
+    """A rate compared with its limit, both in `unit`; it is that of these devices."""
     exceeded = limit.is_exceeded_by(rate)
     low = rate / limit.rate < limit.least or limit.advice
     return Judgement(
@@ -327,7 +342,19 @@ def rated(what: str, rate: float, limit: Limit, unit: str) -> Judgement:
         expectation=limit.doubt if exceeded else f"{limit.normal} of {formatting.number(limit.rate)} {unit} is normal",
         verdict="above the limit" if exceeded else "low" if low else "normal",
         advice="" if exceeded else limit.advice,
+        kind=kind,
+        devices=tuple(devices),
     )
+
+
+def kind_of_copy(result: Result, record: Record) -> tuple[Kind, list[int]]:
+    """What a slow copy is evidence of, and of which devices."""
+    devices = sorted({end for end in (record.case["source"], record.case["target"]) if isinstance(end, int)})
+    if is_within(record):
+        return Kind.MEMORY, devices
+    if not is_pair(record):
+        return Kind.HOST_LINK, devices
+    return Kind.PAIR if nvlinks(result, *devices) else Kind.PCIE_PAIR, devices
 
 
 def beside_published(result: Result, matches: Sequence[Match]) -> Iterator[Judgement]:
@@ -348,4 +375,6 @@ def beside_published(result: Result, matches: Sequence[Match]) -> Iterator[Judge
             value=f"{formatting.number(ours.value)} {entry.unit}",
             expectation=f"published for this device: {formatting.number(entry.value)} {entry.unit} ({entry.source})",
             verdict="low" if worse > PUBLISHED else "normal",
+            kind=kind_of_all_reduce(result, entry.gpus) if entry.metric == BUS_BANDWIDTH else Kind.OTHER,
+            devices=tuple(range(entry.gpus)),
         )

@@ -1,13 +1,14 @@
 """The first screen: which machine, is it healthy, how does it scale, what to use, and how far to trust it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from scalecard.analysis import by_key, formatting, provenance
-from scalecard.analysis.health.alerts import verdicts
+from scalecard.analysis.health.alerts import alerts, cause_of, verdicts
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
-from scalecard.analysis.limits import Judgement
+from scalecard.analysis.health.verdict import Place
+from scalecard.analysis.limits import TROUBLE, Judgement
 from scalecard.analysis.platforms import LeftOut, attempt, nickname
 from scalecard.analysis.setting_gains import ladders
 from scalecard.analysis.slowdowns import slowdowns
@@ -17,7 +18,7 @@ from scalecard.figures.svg import sparkline
 from scalecard.progress import counted
 from scalecard.records.axes import combination
 from scalecard.records.record import Reason, Result
-from scalecard.report import advice_text
+from scalecard.report import advice_text, toc
 from scalecard.report.section import Section
 from scalecard.report.sections import Topic
 from scalecard.report.sections.strategies import with_recipe
@@ -74,8 +75,8 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
     tuning = results.get("tuning")
     every, strategies = list(results.values()), results.get("strategies")
     trial = any(result.emulated for result in every)
-    trouble = {section.name: [each for each in section.judgements if each.is_trouble] for section in current}
-    # Health's alerts are one for each fault: what it slowed down elsewhere is said in a line.
+    trouble = _by_cause(current)
+    # What no fault explains is said in a line.
     first = next((name for name in (HEALTH, *trouble) if trouble.get(name)), "")
     scaling = said("scaling", lambda: _scaling(strategies) if strategies else ())
     return FirstScreen(
@@ -93,6 +94,26 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
         slower=said("what is slower", lambda: slowdowns(results)),
         trust=_trust(every, trial=trial),
     )
+
+
+def _by_cause(current: Sequence[Section]) -> dict[str, list[Judgement]]:
+    """What is not as it should be, by experiment: what a fault that health found explains is listed with that."""
+    trouble = {section.name: [each for each in section.judgements if each.is_trouble] for section in current}
+    result = next((section.result for section in current if section.name == HEALTH), None)
+    # In the order of health's judgements, which begin with them.
+    faults = [alert for alert in alerts(result) if alert.verdict in TROUBLE] if result else []
+    node = 0 if result and result.environment["nodes"] else None  # that measures what needs one
+    shown: list[list[str]] = [[] for _ in faults]
+    for name in trouble.keys() - {HEALTH}:
+        causes = [cause_of(faults, j.kind, tuple(Place(node, d) for d in j.devices)) for j in trouble[name]]
+        for number in {cause for cause in causes if cause is not None}:
+            shown[number].append(f"{toc.label(name)} ({causes.count(number)})")
+        trouble[name] = [own for own, cause in zip(trouble[name], causes, strict=True) if cause is None]
+    if result:
+        named = zip(trouble[HEALTH], shown, strict=False)
+        alike = [replace(own, shows_in=tuple(sorted(places))) for own, places in named]
+        trouble[HEALTH] = [*alike, *trouble[HEALTH][len(alike) :]]
+    return trouble
 
 
 def _facts(results: Sequence[Result]) -> list[str]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from scalecard.analysis import by_key
 from scalecard.analysis.health import judge_state, rates
-from scalecard.analysis.health.verdict import WORDS, Kind, Place, Verdict
+from scalecard.analysis.health.verdict import WORDS, Kind, Part, Place, Verdict
 from scalecard.records.record import Result
 
 _ALL_TOGETHER = frozenset({Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE, Kind.NODE})
@@ -85,6 +85,16 @@ def verdicts(result: Result) -> list[Verdict]:
 def alerts(result: Result) -> list[Verdict]:
     """Only what is not normal, one for each fault, the worst first; where else a fault shows is in `seen_in`."""
     return merged(verdicts(result))
+
+
+def cause_of(faults: Sequence[Verdict], kind: Kind, place: tuple[Place, ...]) -> int | None:
+    """Which of these explains such trouble there, that another experiment saw; None if none does."""
+    seen = Verdict(Part.HOST, kind, place, verdict="low", value="", normal="")
+    for number, fault in enumerate(faults):
+        same = fault.kind is kind and (not fault.place or set(fault.place) & set(place))
+        if same or (place and _explains(fault, seen)):
+            return number
+    return None
 
 
 def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:

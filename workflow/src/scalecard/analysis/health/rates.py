@@ -334,8 +334,9 @@ def verdicts(result: Result) -> Iterator[Verdict]:
         known = rate.limit is not None and not rate.is_above
         fine = "normal" if known or (rate.interval.high < math.inf and rate.slowest_other) else "not judged"
         word = "odd one out" if rate.is_odd else "low" if rate.is_low else fine
-        share = rate.limit and (f"more than {rate.limit.name}" if rate.is_above else rate.limit.share(rate.value))
-        value, normal = ", ".join(filter(None, (rate.text, share))), _normal(rate)
+        value, normal = rate.text, _normal(rate)
+        if rate.limit:
+            value += f", more than {rate.limit.name}" if rate.is_above else f", {rate.limit.share(rate.value)}"
         yield Verdict(
             rate.part,
             rate.kind,

@@ -80,7 +80,9 @@ def judge(result: Result) -> Iterator[Judgement]:
             value = f"{formatting.number(rate)} GB/s, {limit.share(rate)}"
             yield Judgement(what=what, value=value, expectation=limits.IN_THE_SWITCH, verdict="above the wire")
         elif limit:
-            yield limits.rated(what, rate, limit, "GB/s")
+            devices = best.integer("devices")
+            kind = limits.kind_of_all_reduce(result, devices)
+            yield limits.rated(what, rate, limit, "GB/s", kind, range(devices))
 
 
 def published(result: Result) -> Iterator[Ours]:
@@ -90,7 +92,7 @@ def published(result: Result) -> Iterator[Ours]:
     for record in sorted(records, key=_size, reverse=True):  # what states no size is of the largest
         if (size := _size(record)) >= LARGE:
             rate, count = limits.bus_bandwidth(record), record.integer("devices")
-            yield Ours(metric="bus_bandwidth", value=rate, gpus=count, settings={"bytes": size}, gpu=card)
+            yield Ours(metric=limits.BUS_BANDWIDTH, value=rate, gpus=count, settings={"bytes": size}, gpu=card)
 
 
 def _of_span(result: Result, records: list[Record], over_nodes: str) -> Iterator[Finding]:

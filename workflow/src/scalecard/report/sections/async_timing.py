@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, limits, platforms
+from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
 from scalecard.figures import charts, points, style
@@ -127,7 +128,7 @@ def judge(result: Result) -> Iterator[Judgement]:
         limit, rows = limits.of_products(result, dtype), largest.integer("size")
         if limit and rows >= LARGE:
             what = f"{dtype.capitalize()} products of {rows} rows"
-            yield limits.rated(what, limits.product_rate(largest), limit, "TFLOP/s")
+            yield limits.rated(what, limits.product_rate(largest), limit, "TFLOP/s", Kind.COMPUTE, [0])
 
 
 def _largest(result: Result) -> dict[str, Record]:

@@ -127,7 +127,7 @@ def judge(result: Result) -> Iterator[Judgement]:
         if limit and (best.integer("bytes") >= limits.LEAST_COPY or limit.advice):
             size, memory = formatting.count_bytes(best.case["bytes"]), best.case["memory"]
             what = f"{formatting.direction(best).capitalize()}, {memory} memory, {size}, effective rate one way"
-            yield limits.rated(what, limits.copy_rate(best), limit, "GB/s")
+            yield limits.rated(what, limits.copy_rate(best), limit, "GB/s", *limits.kind_of_copy(result, best))
 
 
 def _worth_showing(result: Result) -> Iterator[tuple[list[Record], str]]:
