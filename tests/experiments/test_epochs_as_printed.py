@@ -1,11 +1,11 @@
-"""The epoch as the textbook prints it trains as ours does, reads every image, and waits after every batch."""
+"""Epochs as the textbooks print them train as ours do, read every image, and wait after every batch where they do."""
 
 from collections.abc import Iterator
 
 import pytest
 from scalecard import experiments
 from scalecard.benchmarks.training.one_process import ON_CPU
-from scalecard.experiments import dp_scratch
+from scalecard.experiments import dp_concise, dp_scratch
 from scalecard.hardware.machine import Machine
 from scalecard.records.record import Record
 from scalecard.workloads.loading import Shuffled
@@ -36,6 +36,25 @@ def test_every_way_is_proven_and_counted_and_they_take_turns(machine: Machine, f
             assert len(epochs.samples[0]) == 6
 
 
+def concise(machine: Machine, **changes: object) -> dict[object, Record]:
+    """By way."""
+    values = {"train_images": IMAGES, "batch_sizes": [BATCH], "epochs": 1, "run_epochs": None, **changes}
+    spec = experiments.build("dp_concise", smoke_block("dp_concise", **values))
+    records = dp_concise.run(spec, machine)  # type: ignore[arg-type]
+    return {record.case.get("way"): record for record in records if record.metric == "epoch_time"}
+
+
+def test_of_the_concise_way_loading_alone_is_added(machine: Machine, few_images: None) -> None:
+    found = concise(machine, as_printed=[1])
+    for way, loaded in (("loaded", IMAGES), ("resident", 0)):
+        counted = {count.name: count.counted for count in found[way].work}
+        assert (counted["loaded samples"], counted["samples"], counted["updates"]) == (loaded, IMAGES, STEPS)
+        assert {check.dtype for check in found[way].checks} == {"float64", "float32"}
+        assert len(found[way].samples[0]) == 6
+    assert found["loaded"].telemetry[0].rounds_id == found["resident"].telemetry[0].rounds_id
+    assert set(concise(machine, as_printed=[])) == {None}
+
+
 def test_a_loader_that_leaves_out_the_last_batch_is_not_timed(
     machine: Machine, few_images: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +67,7 @@ def test_a_loader_that_leaves_out_the_last_batch_is_not_timed(
     found = measured(machine, as_printed=[1])
     assert found["epoch_time", 1, "as printed"].status == "failed"
     assert found["epoch_time", 1, "synchronised"].status == "ok"
+    assert [concise(machine, as_printed=[1])[way].status for way in ("loaded", "resident")] == ["failed", "ok"]
 
 
 def test_devices_that_are_not_there_are_skipped_with_the_reason(machine: Machine, few_images: None) -> None:

@@ -8,7 +8,7 @@ from scalecard.analysis.textbook_epochs import epoch_parts
 from scalecard.figures import points
 from scalecard.records.axes import Way
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import dp_scratch
+from scalecard.report.sections import Topic, dp_concise, dp_scratch
 from support.builders import timed
 
 Make = Callable[..., Result]
@@ -51,6 +51,19 @@ def test_a_sentence_says_what_the_distance_is_made_of(make_result: Make) -> None
     assert sentence.startswith("Loaded and synchronised as the textbook prints it, an epoch on 1 device takes 2.07 s")
     assert "60 % (60 % to 60 %) of it is what loading adds, 15 % the synchronisation after every batch" in sentence
     assert sentence.endswith("and 25 % (25 % to 25 %) the training.")
+
+
+@pytest.mark.parametrize(
+    ("loading", "said"),
+    [(1.2, ": 60 % (60 % to 60 %) of it is what loading adds."), (0, ". What loading adds cannot be told.")],
+)
+def test_of_the_concise_epoch_loading_alone_is_told(make_result: Make, loading: float, said: str) -> None:
+    records = [epochs(2.0 - loading), epochs(2.0 - loading, way="resident"), epochs(2.0, way="loaded")]
+    spec = {**SPEC, "model": "resnet18", "batch_sizes": [256], "lrs": [0.1], "test_images": None}
+    result = make_result(records, experiment="dp_concise", spec=spec)
+    (sentence,) = [finding.text for finding in dp_concise.findings(result) if finding.topic is Topic.AS_PRINTED]
+    assert sentence.startswith("Loaded as the textbook prints it, an epoch on 1 device takes 2.07 s (2 s to 2.14 s)")
+    assert sentence.endswith(said)
 
 
 def test_a_synchronisation_that_costs_nothing_has_no_negative_share(make_result: Make) -> None:

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from scalecard.hardware.machine import Machine, probe
-from scalecard.records.axes import PRINTED, WAYS, Case
+from scalecard.records.axes import PRINTED, Case
 from scalecard.records.record import Check, Count, Record, Result, Telemetry
 
 from support.blocks import block
@@ -19,6 +19,7 @@ from support.health_boxes import Extent, health_cases
 Settings = dict[str, Any]
 Kind = tuple[str, Case]  # a metric and a case
 
+IN_TURN = ("as printed", "synchronised", "resident", "concise")  # with each other, epochs of the hand-written way
 CUTS = ("after layer2", "balanced")
 CODE = {"commit": "c0ffee" * 6 + "beef", "dirty": False}
 GPU = {
@@ -142,7 +143,7 @@ def _dp_scratch(spec: Settings) -> Iterator[Kind]:
     for metric, devices in product(("epoch_time", "accuracy"), (1, 2)):
         case: Case = {"devices": devices, "batch_size": spec["batch_size"], "lr": spec["lr"], "data": "synthetic"}
         yield metric, case
-        for way in WAYS if metric == "epoch_time" and devices in spec["as_printed"] else ():
+        for way in IN_TURN if metric == "epoch_time" and devices in spec["as_printed"] else ():
             yield metric, {**case, "way": way}
 
 
@@ -152,6 +153,9 @@ def _dp_concise(spec: Settings) -> Iterator[Kind]:
             metric,
             {"workload": spec["model"], "devices": devices, "batch_size": batch, "lr": lr, "data": "synthetic"},
         )
+    for way in ("loaded", "resident"):
+        at: Case = {"devices": 1, "batch_size": spec["batch_sizes"][0], "lr": spec["lrs"][0], "way": way}
+        yield "epoch_time", {"workload": spec["model"], **at, "data": "synthetic"}
     small, large = ({"batch_size": spec["batch_sizes"][n], "lr": spec["lrs"][n]} for n in (0, -1))
     runs = ((PRINTED, "not lazy", small), (PRINTED, "all", small), (spec["model"], "all", small))
     for name, start, own in (*runs, (PRINTED, "second run", small), (PRINTED, "second run", large)):

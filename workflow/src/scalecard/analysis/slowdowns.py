@@ -46,7 +46,7 @@ def _by_devices(results: Mapping[str, Result]) -> Iterator[tuple[str, list[Recor
         yield "Data parallelism from scratch", scratch.select("epoch_time", way=None)
     if threads := results.get("dp_concise"):
         batch, lr = threads.spec["batch_sizes"][0], threads.spec["lrs"][0]
-        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr)
+        yield "nn.DataParallel", threads.select("epoch_time", batch_size=batch, lr=lr, way=None)
     if ranks := results.get("ddp"):
         for model in ranks.spec["models"]:
             runs = [run for run in timed(ddp_runs(ranks), "strong") if run.workload == model and run.nodes == 1]

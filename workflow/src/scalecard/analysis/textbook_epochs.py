@@ -10,16 +10,20 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from scalecard.analysis import learning
-from scalecard.records.axes import PRINTED, rate_for
+from scalecard.records.axes import PRINTED, Way, rate_for
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
+
+# The ways that textbooks print, each with what is left without its loader.
+AS_PRINTED: dict[str, Way] = {"as printed": "synchronised", "loaded": "resident"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochParts:
     """An epoch as printed, one on resident images but as often synchronised, and ours, on as many devices.
 
-    They were timed in turn, so that shares of the first are of the same turns.
+    They were timed in turn, so that shares of the first are of the same turns. Of a textbook that does not synchronise
+    the latter two are one.
     """
 
     printed: Record
@@ -50,9 +54,11 @@ class EpochParts:
 
 def epoch_parts(result: Result) -> Iterator[EpochParts]:
     """For each number of devices on which all three were measured, the fewest first."""
-    for record in sorted(result.select("epoch_time", way="as printed"), key=lambda each: each.integer("devices")):
+    printed = [record for way in AS_PRINTED for record in result.select("epoch_time", way=way)]
+    for record in sorted(printed, key=lambda each: each.integer("devices")):
         synchronised, resident = (
-            result.find("epoch_time", devices=record.case["devices"], way=way) for way in ("synchronised", "resident")
+            result.find("epoch_time", devices=record.case["devices"], way=way)
+            for way in (AS_PRINTED[record.text("way")], "resident")
         )
         if synchronised and resident:
             yield EpochParts(printed=record, synchronised=synchronised, resident=resident)
@@ -124,7 +130,7 @@ def growing_with_devices(result: Result) -> list[tuple[Record, Record]]:
     """Times and accuracies where batch and learning rate are as many times the first ones as there are devices."""
     batch, lr = result.spec["batch_sizes"][0], result.spec["lrs"][0]
     found = []
-    for record in sorted(result.select("epoch_time", start=None), key=lambda each: each.integer("devices")):
+    for record in sorted(result.select("epoch_time", start=None, way=None), key=lambda each: each.integer("devices")):
         count = record.integer("devices")
         accuracy = result.find("accuracy", start=None, **record.case)
         if accuracy and record.matches(batch_size=batch * count, lr=rate_for(lr, count)):

@@ -5,13 +5,15 @@ one device at batch 256, lr 0.1 with two at batch 512, lr 0.2 (weak scaling); th
 0.2, to separate the effect of the devices from that of batch size and learning rate. On more devices both grow with
 their number.
 
-Then the textbook's two runs, both on one device: its own residual blocks, of which the first run leaves lazy layers
-with PyTorch's initialisation, and the second run goes on with the first one's net, whose weights it draws anew. From
-one to the other one thing changes at a time; torchvision's blocks train beside them.
+Epochs with the textbook's loader, as it prints them, take turns with ours, whose images are resident: what of its time
+is loading? Then the textbook's two runs, both on one device: its own residual blocks, of which the first run leaves
+lazy layers with PyTorch's initialisation, and the second run goes on with the first one's net, whose weights it draws
+anew. From one to the other one thing changes at a time; torchvision's blocks train beside them.
 
 The answer would be wrong if DataParallel computed something else (an epoch is compared with a plain loop's, in float64
 with batch normalisation in eval mode because per-device statistics are a different function, and as timed), if an epoch
-left out images (they are counted), or if it were a silent no-op, as it is on a CPU, where it is skipped.
+left out images (they are counted, also as they are loaded), or if it were a silent no-op, as it is on a CPU, where it
+is skipped.
 """
 
 import itertools
@@ -30,10 +32,11 @@ from scalecard.hardware.machine import Machine, device_counts
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.interleaved_timing import epoch_records, time_epochs
 from scalecard.measuring.prepare import guarded
-from scalecard.measuring.spec import Positive, Rate, Several, Sweep
+from scalecard.measuring.spec import Distinct, Positive, Rate, Several, Sweep
 from scalecard.measuring.stopping_rule import in_equal_parts
-from scalecard.records.axes import PRINTED, Case, Start, rate_for
-from scalecard.records.record import Record
+from scalecard.records.axes import PRINTED, Case, Start, Way, rate_for
+from scalecard.records.record import Record, Unit
+from scalecard.records.statistics import FEWEST
 from scalecard.workloads import datasets
 from scalecard.workloads.workload import built_in
 
@@ -43,36 +46,63 @@ class Spec(OfImages):
     model: Literal["resnet18", "resnet18_quarter", "resnet18_eighth"]
     batch_sizes: Sweep
     lrs: Several[Rate]
+    as_printed: Distinct[Positive]
     run_epochs: Positive | None
     run_images: Positive | None
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What is timed in the same rounds, or one after the other; `case` is of the record that says why there is none."""
+
+    label: str
+    records: Iterator[Record]
+    case: Case
+    metric: str = "epoch_time"
+    unit: Unit = "s"
+
+
 def run(spec: Spec, machine: Machine) -> Iterator[Record]:
-    """Seconds of every epoch, and accuracy after it, over the grid."""
+    """Seconds of every epoch, and accuracy after it, over the grid; then as printed, and the textbook's two runs."""
     dataset = spec.images()
     with open_devices(machine) as devices:
         counts = device_counts(len(devices))
         usable = [1] if machine.emulated else counts
-        settings, runs = _settings(spec, usable), [None] if spec.run_epochs else []
+        turns = [*_grid(spec, devices, dataset, usable), *_as_printed(spec, devices, dataset, usable)]
+        if spec.run_epochs:
+            label, case = "the textbook's two runs, one change at a time", Case(workload=PRINTED, devices=1)
+            turns.append(Turn(label, _textbook_runs(spec, devices, dataset), case, "accuracy", "fraction"))
         pairs = min(len(spec.batch_sizes), len(spec.lrs))
-
-        def label(at: tuple[int, float] | None) -> str:
-            return f"batch {at[0]}, lr {at[1]}" if at else "the textbook's two runs, one change at a time"
-
-        for at in in_equal_parts([*settings, *runs], label=label, headline=pairs):
-            if at is None:
-                case: Case = {"workload": PRINTED, "devices": 1}
-                yield from guarded(_textbook_runs(spec, devices, dataset), case, metric="accuracy", unit="fraction")
-            else:
-                case = {"workload": spec.model, "batch_size": at[0], "lr": at[1]}
-                workload = built_in(spec.model, seed=spec.seed, lr=at[1], batch_size=at[0])
-                build = partial(concise_epoch, devices[0], dataset, True)
-                variants = [_variant(spec, build, Epoch(workload, count), dataset.name) for count in settings[at]]
-                epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
-                yield from guarded(epochs, case, metric="epoch_time")
-    for count in {*counts, 2} - {*usable}:
+        for turn in in_equal_parts(turns, label=lambda turn: turn.label, headline=pairs):
+            yield from guarded(turn.records, turn.case, metric=turn.metric, unit=turn.unit)
+    for count in {*counts, 2, *spec.as_printed} - {*usable}:
         note = ON_CPU if machine.emulated else f"needs {count} devices, this machine has {machine.num_devices}"
         yield Record.skipped({"workload": spec.model, "devices": count}, note, metric="epoch_time")
+
+
+def _grid(spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, usable: Sequence[int]) -> Iterator[Turn]:
+    build = partial(concise_epoch, devices[0], dataset, True)
+    for (batch_size, lr), counts in _settings(spec, usable).items():
+        workload = built_in(spec.model, seed=spec.seed, lr=lr, batch_size=batch_size)
+        variants = [_variant(spec, build, Epoch(workload, count), dataset.name) for count in counts]
+        epochs = epoch_records(variants, num_epochs=spec.epochs, devices=devices)
+        case: Case = {"workload": spec.model, "batch_size": batch_size, "lr": lr}
+        yield Turn(f"batch {batch_size}, lr {lr}", epochs, case)
+
+
+def _as_printed(
+    spec: Spec, devices: Sequence[Device], dataset: datasets.Dataset, usable: Sequence[int]
+) -> Iterator[Turn]:
+    """With the textbook's loader and with resident images, each device with the first batch size."""
+    build = partial(concise_epoch, devices[0], dataset, False)
+    for count in (count for count in spec.as_printed if count in usable):
+        batch_size, lr = spec.batch_sizes[0] * count, rate_for(spec.lrs[0], count)
+        workload = built_in(spec.model, seed=spec.seed, lr=lr, batch_size=batch_size)
+        ways: tuple[Way, ...] = ("loaded", "resident")
+        variants = [_variant(spec, build, Epoch(workload, count, way=way), dataset.name) for way in ways]
+        epochs = epoch_records(variants, scored=False, num_epochs=FEWEST, devices=devices)
+        case: Case = {"workload": spec.model, "devices": count, "batch_size": batch_size, "lr": lr}
+        yield Turn(f"epochs as printed on {progress.counted(count, 'device')}", epochs, case)
 
 
 def _settings(spec: Spec, counts: Sequence[int]) -> dict[tuple[int, float], Sequence[int]]:
@@ -120,9 +150,10 @@ def _textbook_runs(spec: Spec, devices: Sequence[Device], dataset: datasets.Data
 def _variant(spec: Spec, build: Callable[[Epoch], Subject], at: Epoch, data: str) -> Variant:
     own = at.workload
     case: Case = {"workload": own.name, "devices": at.devices, "batch_size": own.batch_size, "lr": own.lr, "data": data}
+    case |= {"way": at.way} if at.way else {}
     proven = replace(at, workload=replace(own, lr=spec.lrs[0]))
     return Variant(
-        name=progress.counted(at.devices, "device"),
+        name=", ".join(filter(None, [progress.counted(at.devices, "device"), at.way])),
         case=case,
         build=build,
         proven_at=proven.proven_at(each=2, check_steps=spec.check_steps),

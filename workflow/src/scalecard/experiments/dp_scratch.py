@@ -20,12 +20,12 @@ from functools import partial
 import torch
 
 from scalecard import progress
-from scalecard.benchmarks.training.epochs import Epoch, OfImages, concise_epoch
+from scalecard.benchmarks.training.epochs import Epoch, Loaded, OfImages, concise_epoch
 from scalecard.benchmarks.training.one_process import ON_CPU
 from scalecard.hardware.devices import Device, Task, open_devices
 from scalecard.hardware.machine import Machine, device_counts, provable
 from scalecard.measuring.case_variant import Subject, Variant
-from scalecard.measuring.counting import count, flops
+from scalecard.measuring.counting import flops
 from scalecard.measuring.interleaved_timing import epoch_records
 from scalecard.measuring.prepare import guarded, too_few_devices
 from scalecard.measuring.proof import Change, Precision, Trained, expected, same_replicas, training
@@ -34,18 +34,16 @@ from scalecard.measuring.stopping_rule import in_equal_parts
 from scalecard.parallel.data_parallel import Batch, ScratchDataParallel
 from scalecard.parallel.scratch_allreduce import ALGORITHMS, bytes_received
 from scalecard.parallel.trainer import accuracy
-from scalecard.records.axes import WAYS, Case, Way
+from scalecard.records.axes import Case, Way
 from scalecard.records.record import Record
 from scalecard.records.statistics import FEWEST
 from scalecard.workloads import datasets, reference
 from scalecard.workloads.builtin.lenet import lenet_parameters
-from scalecard.workloads.loading import Feed, Loading, Shuffled
 from scalecard.workloads.workload import built_in
 
 CHECK_BATCH = 13  # neither two, three nor four devices divide it
 WAITING: tuple[Way, ...] = ("as printed", "synchronised")  # for the first device after every batch
-# The textbook's: d2l's get_dataloader_workers() says 4; the rest is PyTorch's default.
-AS_PRINTED = Loading(workers=4, prefetch=2, persistent=False)
+BESIDE: tuple[Way, ...] = (*WAITING, "resident")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +74,7 @@ def run(spec: Spec, machine: Machine) -> Iterator[Record]:
                 variants = [ours.variant(each) for each in device_counts(machine.num_devices)]
                 epochs = epoch_records(variants, num_epochs=spec.epochs, devices=used)
             else:
-                variants = [ours.variant(num, way) for way in WAYS if way != "concise"]
+                variants = [ours.variant(num, way) for way in BESIDE]
                 if num == 1 or not machine.emulated:
                     variants.append(ours.concise(num))
                 else:
@@ -187,9 +185,7 @@ class _Run:
         self.order = torch.Generator().manual_seed(spec.seed)
         parameters = lenet_parameters(seed=spec.seed, dtype=at.dtype)
         self.model = ScratchDataParallel(devices, parameters, lr=spec.lr, all_reduce=ALGORITHMS[at.algorithm])
-        if at.way == "as printed":
-            every = Shuffled(len(images.train), at.batch_size, self.order)
-            self.feed = Feed(datasets.OneByOne(images.train), every, AS_PRINTED)
+        self.loaded = Loaded(images.train.images, images.train.labels)
 
     def epoch(self) -> None:
         for batch in self._read() if self.way == "as printed" else self._resident():
@@ -204,8 +200,7 @@ class _Run:
             yield self.devices[0].submit(train.batch, index, self.dtype)
 
     def _read(self) -> Iterator[Batch]:
-        for images, labels in self.feed.take():
-            count("loaded samples", len(labels))
+        for images, labels in self.loaded.batches(self.batch_size, self.order):
             yield images.to(self.dtype), labels
 
     def test(self) -> float:

@@ -14,7 +14,7 @@ class Trainer:
     """SGD on the shard that `rank` of `world_size` takes of every batch (all of it by default).
 
     With `frozen` the model stays in eval mode, in which batch normalisation does not see how a batch is split. Images
-    get the dtype of the parameters.
+    get the dtype and, if they are on the host, the device of the parameters.
     """
 
     model: nn.Module
@@ -44,11 +44,12 @@ class Trainer:
     def epoch(self) -> None:
         """Every rank draws the same order and takes its equal share; a last batch that cannot is left out."""
         self.model.train(not self.frozen)
+        where = next(self.model.parameters()).device
         for images, labels in self.dataset.train.batches(self.batch_size, self.order):
             if len(labels) % self.world_size == 0:
                 share = len(labels) // self.world_size
                 mine = slice(self.rank * share, (self.rank + 1) * share)
-                self.step(images[mine].to(self.dtype), labels[mine])
+                self.step(images[mine].to(where, self.dtype), labels[mine].to(where))
 
     @torch.no_grad()
     def accuracy(self) -> float:

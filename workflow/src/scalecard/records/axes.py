@@ -16,9 +16,9 @@ RUNGS = ("tf32", "bf16", "channels_last", "fused", "benchmark", "compile", "grap
 BASELINE = "float32"  # without any
 MemoryKind = Literal["parameters", "gradients", "optimizer", "activations", "rest"]
 MEMORY: tuple[MemoryKind, ...] = get_args(MemoryKind)  # what a device's memory is used for, in the order of figures
-# To train an epoch: with the textbook's loader and its synchronisation after every batch, with the latter alone, as all
+# To train an epoch: with the textbook's loader and its synchronisation after every batch, with either alone, as all
 # others are trained, on resident images, or so with a module and nn.DataParallel instead of code written by hand.
-Way = Literal["as printed", "synchronised", "resident", "concise"]
+Way = Literal["as printed", "loaded", "synchronised", "resident", "concise"]
 WAYS: tuple[Way, ...] = get_args(Way)
 # Weights that the textbook's ResNet-18 begins with: normal in all layers but its lazy ones, which its first run leaves
 # as they are, in all, or in all of the net that the first run trained, whose biases and normalisations stay.

@@ -174,7 +174,7 @@ def on_data_parallel(measured: PlatformResults) -> list[str]:
         return []
     model = threads.spec["model"]
     textbook: Case = {"batch_size": threads.spec["batch_sizes"][0], "lr": threads.spec["lrs"][0]}
-    epochs = {record.integer("devices"): record for record in threads.select("epoch_time", **textbook)}
+    epochs = {record.integer("devices"): record for record in threads.select("epoch_time", **textbook, way=None)}
     most = max(epochs, default=1)
     scaling = [run for run in timed(ddp_runs(ranks), "strong") if run.workload == model and run.nodes == 1]
     gain = next((run.gain for run in scaling if run.devices == most == max(each.devices for each in scaling)), None)

@@ -1,12 +1,14 @@
 """Epochs over the images of a data set: what experiments that time them are told, and how they are proven and counted.
 
+Images are resident on the device, or read by the textbooks' DataLoader.
+
 The textbook's concise way is here too: a module on one device or, wrapped in nn.DataParallel, on several. As timed the
 plain loop forwards each device's equal share by itself, because batch normalisation sees no more.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,18 @@ from scalecard import progress
 from scalecard.benchmarks.training.one_process import data_parallel
 from scalecard.hardware.devices import Device
 from scalecard.measuring.case_variant import Subject
-from scalecard.measuring.counting import flops
+from scalecard.measuring.counting import count, flops
 from scalecard.measuring.proof import Change, Precision, Trained, expected, training
 from scalecard.measuring.spec import Common, Positive
 from scalecard.parallel.trainer import Trainer
+from scalecard.records.axes import Way
 from scalecard.workloads import datasets, reference
+from scalecard.workloads.loading import Feed, Loading, Shuffled
 from scalecard.workloads.nested import sizes
 from scalecard.workloads.workload import Workload
+
+# The textbooks': d2l's get_dataloader_workers() says 4; the rest is PyTorch's default.
+AS_PRINTED = Loading(workers=4, prefetch=2, persistent=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +47,33 @@ class OfImages(Common):
         return datasets.load(self.dataset, Path(self.data_dir), self.train_images, self.test_images)
 
 
+class Loaded(datasets.Split):
+    """Images on the host, which processes read one by one and put together to batches, as the textbooks print it."""
+
+    @cached_property
+    def _one_by_one(self) -> datasets.OneByOne:
+        return datasets.OneByOne(self)
+
+    def batches(self, batch_size: int, generator: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Those of resident images in the order that is drawn, bit for bit; its processes end with the last one."""
+        assert generator is not None, "a loader that trains shuffles"
+        feed = Feed(self._one_by_one, Shuffled(len(self), batch_size, generator), AS_PRINTED)
+        for images, labels in feed.take():
+            count("loaded samples", len(labels))
+            yield images, labels
+
+
 @dataclass(frozen=True)
 class Epoch:
-    """Where an epoch is built: the workload with its batch size and learning rate, devices, and images (None: all)."""
+    """Where an epoch is built: the workload with its batch size and learning rate, devices, and images (None: all).
+
+    By the way "loaded" its images are, by any other they are resident.
+    """
 
     workload: Workload
     devices: int
     num_images: int | None = None
+    way: Way | None = None
 
     def small(self, batch_size: int, num_images: int, *, exact: bool = False) -> "Epoch":
         """The same over a few images, to prove it."""
@@ -123,15 +150,15 @@ def concise_epoch(
     As timed, it goes on with a net that was trained before: `begun` are that one's parameters and buffers, of which all
     but the weights of convolutions and linear layers are kept.
     """
-    workload = at.workload
-    images = dataset.limited(at.num_images, None).to(first.torch)
+    workload, given = at.workload, dataset.limited(at.num_images, None)
+    images = given.to(first.torch)
     module = workload.network(first.torch)
     if begun and at.num_images is None:
         _take_over(module, begun)
     wrapped = data_parallel(module, range(at.devices)) if at.devices > 1 else module
     trainer = Trainer(
         wrapped,
-        images,
+        replace(images, train=Loaded(given.train.images, given.train.labels)) if at.way == "loaded" else images,
         batch_size=workload.batch_size,
         lr=workload.lr,
         seed=workload.seed,
@@ -149,7 +176,10 @@ def concise_epoch(
         work=partial(first.submit, trainer.epoch),
         module=wrapped,
         test=partial(first.call, trainer.accuracy) if scored else None,
-        counts={"replicas": _replicas(workload, images, at.devices)} if at.devices > 1 else {},
+        counts={
+            "loaded samples": len(images.train) if at.way == "loaded" else 0,
+            **({"replicas": _replicas(workload, images, at.devices)} if at.devices > 1 else {}),
+        },
     )
 
 

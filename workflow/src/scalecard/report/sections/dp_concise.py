@@ -3,7 +3,8 @@
 First: the time of an epoch for every batch size (beside other platforms the first) and number of devices. Then test
 accuracy after each epoch on each number of devices, a panel for each batch size and learning rate; on one device
 alone, all of them in one. The textbook's pair changes batch, learning rate and devices together; here each is changed
-alone. Last: its two runs, and what lies between them, one change at a time.
+alone. Then its two runs, and what lies between them, one change at a time. Last: an epoch as the textbook prints it,
+with its DataLoader, and ours, whose images are resident.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,28 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, learning
 from scalecard.analysis.published_figures import Ours
-from scalecard.analysis.textbook_epochs import Cause, Step, causes, growing_with_devices, textbook_runs
+from scalecard.analysis.textbook_epochs import (
+    Cause,
+    EpochParts,
+    Step,
+    causes,
+    epoch_parts,
+    growing_with_devices,
+    textbook_runs,
+)
 from scalecard.figures import charts, points
+from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
-from scalecard.report.sections import TRAIN_IMAGES, Finding, Number, Topic, not_measured, published_epochs
+from scalecard.report.sections import (
+    TRAIN_IMAGES,
+    Finding,
+    Number,
+    Topic,
+    epochs_as_printed,
+    not_measured,
+    published_epochs,
+)
 
 # The textbook's: on one device, and on two.
 PAIR: tuple[Case, Case] = ({"batch_size": 256, "lr": 0.1}, {"batch_size": 512, "lr": 0.2})
@@ -26,20 +44,25 @@ RUNS = ("first run", "all layers initialised", "second run's net", "second run")
 
 
 def plot(results: Sequence[Result]) -> Figure:
-    """Epoch times by devices, and a panel with the accuracies of each setting on this platform."""
+    """Epoch times by devices; on this platform a panel with the accuracies of each setting, and epochs as printed."""
     here = results[0]
     curves = _curves(here)
     # Of each platform at the first learning rate, which does not change the time, and of several at the first batch.
     shown = [
         points.timed(result, r, series="", x=f"{r.case['devices']} dev., batch {r.case['batch_size']}")
         for result in results
-        for r in result.select("epoch_time", lr=result.spec["lrs"][0])
+        for r in result.select("epoch_time", lr=result.spec["lrs"][0], way=None)
         if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
     ]
-    figure, (left, *others) = charts.panels(1 + len(curves), height=charts.height_of(shown))
+    printed = epochs_as_printed(here)
+    figure, (left, *others) = charts.panels(1 + len(curves) + bool(printed), height=charts.height_of(shown))
     charts.bars(shown, left, unit="s", xlabel="time of an epoch", title="epoch")
-    for (title, named), axes in zip(curves.items(), others, strict=True):
+    for (title, named), axes in zip(curves.items(), others, strict=False):
         charts.accuracies(here, named, axes, title=title)
+    if printed:
+        charts.bars(
+            printed, others[-1], unit="s", xlabel="time of an epoch", title="as the textbook prints it, and ours"
+        )
     return figure
 
 
@@ -63,15 +86,15 @@ def findings(result: Result) -> list[Finding]:
     found = [*_speed(result)]
     if skipped := formatting.reason(result, "epoch_time"):
         found.append(Finding(f"More than one device was not measured: {skipped}.", Topic.PARTLY_MEASURED))
-    return [*found, *_accuracy(result), *_growing(result), *_why(result)]
+    return [*found, *_accuracy(result), *_growing(result), *map(_as_printed, epoch_parts(result)), *_why(result)]
 
 
 def _speed(result: Result) -> Iterator[Finding]:
     batch, lr, model = result.spec["batch_sizes"][0], result.spec["lrs"][0], formatting.model_name(result.spec["model"])
-    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr)
+    single = result.find("epoch_time", devices=1, batch_size=batch, lr=lr, way=None)
     if single is None:
         return
-    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr), "devices")[0]
+    most = formatting.largest(result.select("epoch_time", batch_size=batch, lr=lr, way=None), "devices")[0]
     if most is single:
         rate = f"{(result.spec['train_images'] or TRAIN_IMAGES) / single.median:.4g} images/s"
         text = f"One device trains {model} at {rate}: {formatting.time(single)} per epoch."
@@ -117,6 +140,18 @@ def _growing(result: Result) -> Iterator[Finding]:
             yield Finding(text, Topic.GROWING_BATCH)
 
 
+def _as_printed(parts: EpochParts) -> Finding:
+    """What loading adds to the textbook's epoch, which synchronises no batch."""
+    printed, ours = map(formatting.time, (parts.printed, parts.resident))
+    loads = parts.printed.over(parts.resident).verdict == "slower"
+    share = f"{formatting.share(parts.loading)} of it is what loading adds"
+    text = (
+        f"Loaded as the textbook prints it, an epoch on {counted(parts.devices, 'device')} takes {printed} instead of"
+        f" {ours}{f': {share}.' if loads else '. What loading adds cannot be told.'}"
+    )
+    return Finding(text, Topic.AS_PRINTED)
+
+
 def _why(result: Result) -> Iterator[Finding]:
     """Which of the changes from the textbook's first run to its second explains that it is less accurate."""
     steps = {step.cause: step for step in causes(result)}
@@ -158,16 +193,20 @@ def published(result: Result) -> Iterator[Ours]:
     own = list(published_epochs(result))
     yield from own
     times = [each for each in own if each.metric == "sec_per_epoch"]
-    one = next((each for each in times if each.gpus == 1 and each.settings.items() >= PAIR[0].items()), None)
+    one, two = (
+        {tuple(each.includes): each for each in times if each.gpus == gpus and each.settings.items() >= at.items()}
+        for gpus, at in enumerate(PAIR, 1)
+    )
     for each in times:
         yield replace(each, metric="images_per_second", value=each.settings["train_images"] / each.value)
-        if one and each.gpus == 2 and each.settings.items() >= PAIR[1].items():
-            yield replace(each, metric="speedup_2gpu", value=one.value / each.value)
+    for includes, each in two.items():
+        if includes in one:
+            yield replace(each, metric="speedup_2gpu", value=one[includes].value / each.value)
 
 
 def nightly(result: Result) -> Iterator[Number]:
     """An epoch at the first batch and rate, on most devices."""
-    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0]}
+    case: Case = {"batch_size": result.spec["batch_sizes"][0], "lr": result.spec["lrs"][0], "way": None}
     for record in formatting.largest(result.select("epoch_time", **case), "devices"):
         model = formatting.model_name(record.text("workload"))
         yield Number(f"epoch of {model} on {record.case['devices']} devices", record)

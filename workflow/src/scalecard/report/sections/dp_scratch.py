@@ -18,11 +18,16 @@ from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.textbook_epochs import EpochParts, epoch_parts
 from scalecard.figures import charts, points
 from scalecard.progress import counted
-from scalecard.records.axes import WAYS, Way
 from scalecard.records.record import Result
-from scalecard.report.sections import Finding, Number, Topic, accuracies, not_measured, published_epochs
-
-NAMES: dict[Way, str] = {"resident": "ours"}
+from scalecard.report.sections import (
+    Finding,
+    Number,
+    Topic,
+    accuracies,
+    epochs_as_printed,
+    not_measured,
+    published_epochs,
+)
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -34,13 +39,7 @@ def plot(results: Sequence[Result]) -> Figure:
         if (single := result.find("epoch_time", devices=1))
         for r in result.select("epoch_time", way=None)
     ]
-    parts = [
-        points.timed(here, record, series="", x=f"{NAMES.get(way, way)}, {counted(devices, 'device')}")
-        for devices in here.spec.get("as_printed", ())
-        for way in WAYS
-        for record in here.select("epoch_time", way=way, devices=devices)
-    ]
-    counts = charts.numbers(shown)
+    parts, counts = epochs_as_printed(here), charts.numbers(shown)
     figure, panels = charts.panels(1 + (len(counts) > 1) + bool(parts))
     if len(counts) > 1:
         charts.curves(shown, panels[0], unit="x", ticked=True, xlabel="devices", ylabel="speed-up over one device")
