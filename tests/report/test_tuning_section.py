@@ -164,8 +164,8 @@ def test_the_textbooks_float32_stands_beside_ours_in_float32_alone(result: Resul
         ]
     made = replace(result, records=[*result.records, *epochs])
     assert Section.of(made).beside_the_book.texts == [
-        ["Time of an epoch", "1 GPU", "12.2 s", "4 s"],
-        ["Test accuracy", "1 GPU", "91 %", "92 %"],
+        ["Time of an epoch", "1 GPU", "D2L, PyTorch, 2023", "12.2 s", "4 s"],
+        ["Test accuracy", "1 GPU", "D2L, PyTorch, 2023", "91 %", "92 %"],
     ]
     rounded = [record for record in made.records if record.metric != "epoch_time" or rungs_of(record.case)]
     assert not [row for row in Section.of(replace(made, records=rounded)).beside_the_book.texts if "epoch" in row[0]]
