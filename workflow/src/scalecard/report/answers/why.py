@@ -14,6 +14,10 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import breakdown, by_key, formatting
 from scalecard.analysis.breakdown import Breakdown, Term
+from scalecard.analysis.health.alerts import alerts
+from scalecard.analysis.health.judge_state import held_back
+from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
+from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.platforms import PlatformResults
 from scalecard.figures import charts
 from scalecard.figures.points import Point
@@ -46,6 +50,9 @@ REDUCED_BY = {
     breakdown.BUBBLE: "more micro-batches",
     breakdown.INPUT: "more workers, or less work per sample",
 }
+SLOWED = "Every device waits for the slowest, and this machine has faults that steps meet"
+# Of what health finds, this slows no step that computes on data that is there.
+NOT_OF_STEPS = (Kind.LATENCY, Kind.STORAGE, Kind.FREE_SPACE, Kind.NOT_MEASURED, Kind.FAILED, Kind.OTHER)
 HATCHED = {breakdown.REST: "///", breakdown.RECOMPUTED: "..."}
 
 
@@ -94,11 +101,33 @@ def _point(found: Breakdown, name: str, platform: str) -> Point:
 
 
 def findings(measured: PlatformResults) -> list[Finding]:
-    """Of DDP and each workload's fastest strategy, the largest term and, unless devices are emulated, its remedy."""
+    """What is broken; of DDP and each workload's fastest strategy the largest term and, unless emulated, its remedy."""
     found = sorted((e for own in _on_most_devices(measured).values() for e in own), key=lambda each: each.seconds)
     fastest = {each.run.workload: each for each in reversed(found)}.values()
     chosen = [each for each in found if each in fastest or each.run.strategy == DDP.name]
-    return [*(_largest(each, advise=not measured.emulated) for each in chosen), *_missing(found)]
+    faults = [] if measured.emulated else [*_faults(measured, chosen)]
+    said = [Finding(text=f"{SLOWED}: {'; '.join(faults)}.", topic=Topic.LARGEST_TERM)] if faults else []
+    largest = [_largest(each, advise=not measured.emulated, faulty=bool(faults)) for each in chosen]
+    return [*said, *largest, *_missing(found)]
+
+
+def _faults(measured: PlatformResults, chosen: Sequence[Breakdown]) -> Iterator[str]:
+    """What health found wrong with a part that steps use, and GPUs that were slowed down while these were timed."""
+    health, named = measured.of(HEALTH), set[int | None]()
+    for alert in alerts(health) if health and chosen else ():
+        if alert.kind not in NOT_OF_STEPS:
+            named |= {place.device for place in alert.place if alert.kind is Kind.SLOWED_DOWN}
+            yield f"{alert.what} ({alert.value})"
+    reasons = dict[int, dict[str, float]]()
+    for step in (each.run.step for each in chosen):
+        for gpu in range(step.integer("devices")):
+            for reason, share in held_back(step, gpu).items():
+                known = reasons.setdefault(gpu, {})
+                known[reason] = max(share, known.get(reason, 0.0))
+    for gpu, own in reasons.items():
+        if gpu not in named:
+            told = " and ".join(f"{why} in {formatting.percent(share)} of the readings" for why, share in own.items())
+            yield f"GPU {gpu}, slowed down while they were timed ({told})"
 
 
 def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
@@ -112,7 +141,7 @@ def _missing(found: Sequence[Breakdown]) -> Iterator[Finding]:
         yield Finding(text=f"Part of the rest, not measured apart: {'; '.join(terms)}.", topic=Topic.MISSING_TERMS)
 
 
-def _largest(found: Breakdown, *, advise: bool) -> Finding:
+def _largest(found: Breakdown, *, advise: bool, faulty: bool) -> Finding:
     largest, name = found.largest, f"{found.run.workload}, {found.run.strategy} on {found.run.devices} devices"
     ideal, late = formatting.seconds(found.ideal), found.of(breakdown.INPUT)
     if again := found.of(breakdown.RECOMPUTED):
@@ -127,7 +156,7 @@ def _largest(found: Breakdown, *, advise: bool) -> Finding:
         if not sure:
             text += ", but within its error"
         elif advise:
-            text += f"; {REDUCED_BY[largest.name]} would reduce it"
+            text += "; mend what is named above first" if faulty else f"; {REDUCED_BY[largest.name]} would reduce it"
         text += "."
         if sure and largest.rank is not None:
             look = ": look at its device in the health check" if advise else ""
