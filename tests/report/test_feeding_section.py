@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scalecard.analysis.loader_results import loader_results
-from scalecard.figures import points
+from scalecard.figures import layout, points
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import input as section
 from support.builders import timed
@@ -147,7 +147,8 @@ def test_the_figure_shows_rates_over_workers_and_what_a_device_consumes(make_res
     assert [point.x for point in shown if point.series == "one device, fed"] == [16]
     (resident,) = [line for line in axes.get_lines() if line.get_linestyle() == "--"]
     assert resident.get_ydata()[0] == pytest.approx(640)
-    assert "one device, its data resident" in {text.get_text() for text in axes.texts}
+    layout.finish(figure)
+    assert "one device, resident" in {text.get_text() for text in axes.texts}
     assert axes.get_ylabel() == "samples per second"
 
 

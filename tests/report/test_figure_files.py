@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from scalecard.figures import charts, points, style, svg
+from scalecard.figures import charts, layout, points, style, svg
 from scalecard.figures.svg import sparkline
 from scalecard.records.record import Record, Result
 from scalecard.report import figure_files, sections
@@ -224,20 +224,20 @@ def test_without_every_stage_alone_in_the_same_rounds_nobody_is_said_to_compute(
 
 @pytest.mark.parametrize("heights", [[0.9, 0.89, 0.88], [0.02, 0.01, 0.0], [0.5, 0.1, 0.09, 0.0]])
 def test_names_at_the_ends_of_lines_never_overlap(heights: list[float]) -> None:
-    moved = charts.moved_apart(heights)
-    assert all(upper - lower >= charts.GAP - 1e-9 for upper, lower in pairwise(moved))
+    moved = layout.moved_apart(heights, 0.1)
+    assert all(upper - lower >= 0.1 - 1e-9 for upper, lower in pairwise(moved))
     assert min(moved) >= 0
 
 
 def test_names_that_have_room_stay_where_their_lines_end() -> None:
-    assert charts.moved_apart([0.9, 0.5]) == [0.9, 0.5]
+    assert layout.moved_apart([0.9, 0.5], 0.1) == [0.9, 0.5]
 
 
 def test_panels_above_one_another_stay_together() -> None:
     figure, grid = plt.subplots(3, 1)
     for axes in grid:
         axes.plot([0, 1])
-    charts.finish(figure)
+    layout.finish(figure)
     assert svg.as_html(figure, "trend").count("<svg") == 1
     plt.close(figure)
 
@@ -329,16 +329,18 @@ def test_a_best_split_size_at_an_end_of_the_sweep_has_its_reason(
     assert ("That is the" in first) == bool(said)
 
 
-def test_an_axis_within_two_powers_of_ten_has_numbers_and_a_long_title_has_two_lines() -> None:
-    figure, (axes, wide) = charts.panels(2)
+def test_an_axis_within_two_powers_of_ten_has_numbers_and_a_title_too_long_has_two_lines() -> None:
+    figure, (axes, wide) = layout.panels(2)
     for panel, values in ((axes, [430, 880]), (wide, [4.3, 880])):
         panel.plot([1, 2], values)
         panel.set_yscale("log")
         charts.number_axis(panel.yaxis, "")
-    charts.title(axes, "resnet18_eighth, SGD with momentum in float32")
-    charts.finish(figure)
+    axes.set_title("resnet18_eighth, SGD with momentum in float32, blocks recomputed")
+    wide.set_title("resnet18_eighth, SGD with momentum in float32")
+    layout.finish(figure)
     few, many = ([label.get_text() for label in panel.get_yticklabels() if label.get_text()] for panel in (axes, wide))
     assert {"600", "750"} <= set(few)
     assert {"10", "100"} <= set(many)
-    assert axes.get_title(loc="left") == "resnet18_eighth, SGD with momentum in\nfloat32"
+    assert axes.get_title(loc="left") == "resnet18_eighth, SGD with momentum in float32, blocks\nrecomputed"
+    assert wide.get_title(loc="left") == "resnet18_eighth, SGD with momentum in float32"
     plt.close(figure)

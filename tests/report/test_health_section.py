@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
+from scalecard.figures import layout
 from scalecard.figures.charts import ODD
 from scalecard.records import files
 from scalecard.records.record import Result
@@ -16,6 +16,7 @@ from scalecard.report.render import render
 from scalecard.report.section import Section
 from scalecard.report.sections import by_topic, health
 from support.health_boxes import Box
+from support.texts import faults
 
 HALF = {(2, 5): 0.5}
 BOXES = {
@@ -40,33 +41,13 @@ def report_of(result: Result, folder: Path) -> str:
     return render([result], folder)
 
 
-def texts(figure: Figure) -> list[Bbox]:
-    """Where every text of the figure is, in pixels."""
-    figure.canvas.draw()
-    found = [
-        text
-        for axes in figure.axes
-        for text in (*axes.texts, *axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.title)
-    ]
-    places = [text.get_window_extent() for text in found if text.get_text() and text.get_visible()]
-    every = [axes.get_tightbbox().padded(30) for axes in figure.axes]  # type: ignore[union-attr]
-    # Matplotlib keeps labels of ticks beyond the axes, and does not draw them.
-    return [place for place in places if any(box.contains(*place.min) and box.contains(*place.max) for box in every)]
-
-
 @pytest.mark.parametrize("name", BOXES)
 def test_the_figure_is_drawn_and_no_text_covers_another(name: str) -> None:
     figure = health.plot([result_of(name)])
-    width, height = figure.get_size_inches()
-    assert width == 8.2
-    assert height <= 9, "a page of paper has room for it"
-    places = texts(figure)
-    page = figure.bbox.padded(1)
-    for place in places:
-        assert page.x0 <= place.x0, place
-        assert place.x1 <= page.x1, place
-    for a, b in combinations([place.padded(-1.5) for place in places], 2):
-        assert not a.overlaps(b), (a, b)
+    layout.finish(figure)
+    assert figure.get_size_inches()[1] <= 9, "a page of paper has room for it"
+    assert faults(figure) == []
+    plt.close(figure)
 
 
 def outlined(figure: Figure) -> list[tuple[float, float]]:

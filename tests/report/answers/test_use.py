@@ -6,7 +6,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pytest
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts, style
+from scalecard.figures import layout, style
 from scalecard.records.record import Result
 from scalecard.report import pages
 from scalecard.report.answers import use
@@ -99,7 +99,7 @@ def test_without_strategies_it_says_so(make_result: Make) -> None:
 def test_the_figure_emphasises_the_fastest_and_names_the_next(real: PlatformResults, emulated: PlatformResults) -> None:
     for measured_, colour in ((real, style.colour("DDP")), (emulated, style.INK)):
         figure = use.plot(measured_)
-        charts.finish(figure)
+        layout.finish(figure)
         (axes,) = figure.axes
         thick = {line.get_color() for line in axes.lines if line.get_linewidth() > 2}
         assert thick == {colour}

@@ -11,7 +11,7 @@ from scalecard.analysis.platforms import fit
 from scalecard.analysis.provenance import METHOD, provenance
 from scalecard.analysis.strategy_choice import StrategyRun, ddp_runs, strategy_runs, workloads
 from scalecard.exports import EXPERIMENTS
-from scalecard.figures import charts
+from scalecard.figures import layout
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
 from scalecard.report import figure_files, table
@@ -104,7 +104,7 @@ def as_latex(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
 def as_pdf(rows: Sequence[StrategyRun], results: Sequence[Result]) -> bytes:
     """The rates by devices, with where the numbers are from below them."""
     drawn, origin = use.rates([row for row in rows if row.fits], results[0]), provenance(results)
-    charts.finish(drawn, textwrap.wrap(origin, 110))  # characters fit below the figure
+    layout.finish(drawn, textwrap.wrap(origin, 110))  # characters fit below the figure
     return figure_files.picture(drawn, ".pdf", "Strong and weak scaling", [origin])
 
 

@@ -1,95 +1,34 @@
 """The kinds of chart that the sections draw: every value with its interval, named where it is drawn.
 
 Lines are named at their ends and bars carry their values, so that few figures need a legend. points.py remembers what
-is shown. `finish` places the names, once all limits are known. `look` is what `Axes.set` takes, such as labels.
+is shown; layout.py places names, values and legends, once all limits are known. `look` is what `Axes.set` takes.
 """
 
 import math
 import textwrap
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, NullFormatter, NullLocator
-from matplotlib.transforms import ScaledTranslation
 
 from scalecard.analysis import formatting
-from scalecard.figures import points, style
+from scalecard.figures import layout, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 
-COLUMNS = 2  # of panels
-BAR = 0.27  # inches of height for each bar
+BAR, ONE_LINE = 0.19, 0.15  # inches of height for each bar, and for a line of its name
+NAME = 24  # letters of a bar's name in one line
+FAR = 10  # times the smallest value: beyond, it is not seen on an axis that begins at zero
+AROUND, LEGEND = 0.9, 0.4  # inches of a panel around its bars, and for a legend
 WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
-GAP = 0.066  # of the height of a panel, between two names
-TITLE = 42  # letters of a panel's title in one line
-EDGE = 1.02  # where names begin, in widths of the panel
 ODD = style.PALETTE[1]
-SMALLEST, LARGEST = 5.0, 9.0  # points, of a number in a cell
-LANE = 300.0  # points, of the length of a lane in a panel as wide as a row
+SMALLEST, LARGEST = 6.0, 9.0  # points, of a number in a cell
 DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
 Pair = tuple[int, int]  # of devices or nodes: from the first to the second
-End = tuple[float, float, str, str]  # the last point of a line in the axes' own numbers, its name, and its colour
-_ends: "weakref.WeakKeyDictionary[Axes, list[End]]" = weakref.WeakKeyDictionary()
-
-
-def name_line_end(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Remember the end of a line; `finish` writes its name when the axes have their limits."""
-    _ends.setdefault(axes, []).append((x, y, text, colour))
-
-
-def _place_names(axes: Axes) -> None:
-    """Write the names right of the panel, each joined to its line's end."""
-    axes.apply_aspect()
-    to_share = axes.transData + axes.transAxes.inverted()
-    heights = {end: float(to_share.transform(end[:2])[1]) for end in _ends.pop(axes, [])}
-    ordered = dict(sorted(heights.items(), key=lambda item: -item[1]))
-    for (x, y, text, colour), height in zip(ordered, moved_apart([*ordered.values()]), strict=True):
-        axes.annotate(
-            text,
-            (x, y),
-            (EDGE, height),
-            textcoords="axes fraction",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 0},
-            fontsize="small",
-            va="center",
-            color=colour,
-            annotation_clip=False,
-        )
-
-
-def moved_apart(heights: Sequence[float]) -> list[float]:
-    """Descending heights, moved apart to where texts do not overlap: down from the first, and up from the axis."""
-    moved: list[float] = []
-    for height in heights:
-        moved.append(min(height, moved[-1] - GAP) if moved else min(1.0, height))
-    for index in reversed(range(len(moved))):
-        floor = moved[index + 1] + GAP if index + 1 < len(moved) else 0.0
-        moved[index] = max(moved[index], floor)
-    return moved
-
-
-def panels(count: int, *, height: float = style.HEIGHT, wide: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, two to a row, each `height` inches high; and a further one, as `wide` as a row."""
-    columns = min(COLUMNS, max(1, count))
-    rows = math.ceil(max(1, count) / columns) + wide
-    size = (style.WIDTH * max(columns, 1.25), height * rows)
-    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=size)
-    for axes in list(grid.flat)[max(1, count) :]:
-        axes.remove()
-    row = [figure.add_subplot(grid[-1, 0].get_gridspec()[-1, :])] if wide else []
-    return figure, [*list(grid.flat)[: max(1, count)], *row]
-
-
-def title(axes: Axes, text: str) -> None:
-    """Above a panel, in as many lines as it takes."""
-    axes.set_title(textwrap.fill(text, TITLE))
 
 
 def curves(
@@ -107,19 +46,18 @@ def curves(
     `ticked` asks for ticks at the values of x.
     """
     kinds = _kinds(shown)
-    for kind in dict.fromkeys(kinds):
+    looks = style.apart(kinds)
+    for order, (kind, (colour, marker, dash)) in enumerate(looks.items()):
         own = sorted((point for point, own_kind in zip(shown, kinds, strict=True) if own_kind == kind), key=_number)
-        colour, xs = style.colour(kind), list(map(_number, own))
-        axes.plot(xs, [point.value for point in own], color=colour, linewidth=1.7)
-        axes.fill_between(
-            xs, [point.low for point in own], [point.high for point in own], color=colour, alpha=0.2, linewidth=0
-        )
+        xs, above = list(map(_number, own)), 3 - order / len(looks)  # the first line lies above the others
+        axes.plot(xs, [point.value for point in own], color=colour, linestyle=dash, linewidth=1.7, zorder=above)
+        low, high = [point.low for point in own], [point.high for point in own]
+        axes.fill_between(xs, low, high, color=colour, alpha=0.2, linewidth=0)
         for point, x in zip(own, xs, strict=True):
-            axes.plot(
-                [x], [point.value], style.marker(kind), color=colour, ms=5, gid=points.show(axes, point, unit, x_unit)
-            )
+            mark = points.show(axes, point, unit, x_unit)
+            axes.plot([x], [point.value], marker, color=colour, ms=5, gid=mark, zorder=above)
         if named:
-            name_line_end(axes, xs[-1], own[-1].value, kind, colour)
+            layout.name_line_end(axes, xs[-1], own[-1].value, kind, colour)
     if shown:
         number_axis(axes.yaxis, unit)
     else:
@@ -148,27 +86,33 @@ def _number(point: Point) -> float:
 def bars(shown: Sequence[Point], axes: Axes, *, unit: str, **look: Any) -> None:
     """Horizontal bars with whiskers over the intervals and values at their ends, from the top in the given order.
 
-    Bars of the same `x` lie beside one another: one for each series, or each platform if there are several. The first
-    of each says what it is. The names of bars say what a label of their axis would.
+    Bars of the same `x` lie beside one another: one for each series, or each platform if there are several, which a
+    legend names. The names of bars say what a label of their axis would.
     """
     rows, kinds, named = list(dict.fromkeys(point.x for point in shown)), _kinds(shown), set[str]()
-    every = list(dict.fromkeys(kinds))
+    looks = style.apart(kinds)
+    every = list(looks)
     for point, kind in zip(shown, kinds, strict=True):
         height = 0.76 / len(every)
         place = rows.index(point.x) + height * (every.index(kind) - (len(every) - 1) / 2)
-        axes.barh([place], [point.value], height, color=style.colour(kind), gid=points.show(axes, point, unit))
+        mark, label = points.show(axes, point, unit), None if kind in named else kind
+        axes.barh([place], [point.value], height, color=looks[kind].colour, label=label, gid=mark)
         if point.interval:
             axes.plot([point.low, point.high], [place, place], **WHISKER)
-        name = f" {kind}" if len(every) > 1 and kind not in named else ""
-        beside(axes, point.high, place, f"{formatting.of(point.value, unit)}{name}")
+        beside(axes, point.high, place, formatting.of(point.value, unit))
         named.add(kind)
     if shown:
-        axes.set_yticks(range(len(rows)), [str(row) for row in rows])
+        texts = [textwrap.wrap(str(row), NAME) for row in rows]
+        axes.set_yticks(range(len(rows)), ["\n".join(text) for text in texts])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
         number_axis(axes.xaxis, unit)
         axes.xaxis.set_major_locator(MaxNLocator(3))
-        axes.margins(x=0.28)  # the values
+        lines = max(map(len, texts))
+        layout.of(axes).legend = len(every) > 1
+        layout.of(axes).height = (
+            AROUND + LEGEND * (len(every) > 1) + len(rows) * max(BAR * max(len(every), 1.3), ONE_LINE * (lines + 0.4))
+        )
     else:
         nothing(axes)
     axes.set(**{"ylabel": "", **look})
@@ -192,6 +136,7 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
             starts[point.series] += width
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.4, -0.6)
+    layout.of(axes).height = AROUND + LEGEND + 1.3 * BAR * len(rows)
     number_axis(axes.xaxis, unit)
     longest = max(starts.values(), default=0.0)
     in_binary = unit == "B" and longest > 0
@@ -199,7 +144,7 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
         MultipleLocator(2.0 ** math.floor(math.log2(longest / 2))) if in_binary else MaxNLocator(4)
     )
     axes.grid(visible=False, axis="y")
-    legend_below(axes)
+    layout.of(axes).legend = True
 
 
 class LaneSpan(NamedTuple):
@@ -226,19 +171,20 @@ def lanes(
         label = one.kind if first[one.kind] == place else None
         colour = style.colour(one.kind)
         axes.barh([one.device], [one.seconds], 0.5, left=one.begin, color=colour, linewidth=0.5, label=label)
-        if one.text and SMALLEST * len(one.text) < one.seconds / end * LANE:
-            middle = one.begin + one.seconds / 2
-            axes.text(middle, one.device, one.text, ha="center", va="center", fontsize=SMALLEST, color=LIGHT)
+        middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALLEST, "color": LIGHT}
+        if one.text:
+            inside = axes.text(one.begin + one.seconds / 2, one.device, one.text, **middle)
+            layout.of(axes).inside.append((inside, one.seconds))
     if measured:
         mark_at(axes, measured, f"measured {formatting.seconds(measured)}")
     for device, note in enumerate(notes):
         beside(axes, end, device, note)
     axes.set_yticks(range(len(notes)), [f"device {device}" for device in range(len(notes))])
-    axes.set(ylim=(len(notes) - 0.5, -0.5 - 0.15 * len(notes) * bool(measured)), **look)
+    layout.of(axes).height = AROUND + LEGEND + 1.3 * BAR * len(notes)
+    axes.set(ylim=(len(notes) - 0.5, -0.5), **look)
     axes.grid(visible=False, axis="y")
     number_axis(axes.xaxis, "s")
-    axes.margins(x=0.2)
-    legend_below(axes)
+    layout.of(axes).legend = True
 
 
 def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:
@@ -248,18 +194,12 @@ def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:
 
 def beside(axes: Axes, x: float, y: float, text: str) -> None:
     """Right of a mark; spaces would be lost in an SVG."""
-    axes.annotate(
-        text, (x, y), (5, 0), textcoords="offset points", va="center", fontsize="small", annotation_clip=False
-    )
-
-
-def height_of(shown: Sequence[Point]) -> float:
-    """The height in inches of a panel with these bars."""
-    return max(style.HEIGHT, 0.9 + BAR * len({point.x for point in shown}) * len(set(_kinds(shown))))
+    place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+    layout.of(axes).values.append(axes.annotate(text, (x, y), (style.BESIDE, 0), fontsize="small", **place))
 
 
 def ratios(shown: Sequence[Point], axes: Axes) -> None:
-    """Ratios to one, one per row, each with its interval and its change; a dashed line marks 1."""
+    """Changes, one per row, each with its interval; a dashed line marks none. The points are ratios to one."""
     if not shown:
         nothing(axes)
         return
@@ -270,7 +210,10 @@ def ratios(shown: Sequence[Point], axes: Axes) -> None:
     axes.axvline(1, color=style.INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(shown)), [str(point.x) for point in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
-    axes.margins(x=0.2)
+    layout.of(axes).height = AROUND + 1.3 * BAR * len(shown)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.change(value)))
+    layout.of(axes).marks.append(1)
 
 
 def accuracies(result: Result, named: Mapping[str, Record], axes: Axes, *, title: str) -> None:
@@ -281,9 +224,9 @@ def accuracies(result: Result, named: Mapping[str, Record], axes: Axes, *, title
 
 
 def limit(axes: Axes, value: float, label: str) -> None:
-    """A dashed line across at what cannot be exceeded, with its name above it."""
+    """A dashed line across at what cannot be exceeded, with its name beside it."""
     axes.axhline(value, color=style.INK, linewidth=0.9, linestyle="--")
-    axes.annotate(label, (0.01, value), xycoords=axes.get_yaxis_transform(), va="bottom", fontsize="small")
+    layout.name_line_end(axes, None, value, label, style.INK)
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, 1.12 * value))
 
@@ -291,14 +234,15 @@ def limit(axes: Axes, value: float, label: str) -> None:
 def ideal(axes: Axes, xs: Sequence[float], values: Sequence[float], label: str = "ideal") -> None:
     """A dotted line through what would be ideal."""
     axes.plot(xs, values, ":", color=style.colour("ideal"), linewidth=1.4)
-    name_line_end(axes, xs[-1], values[-1], label, style.colour("ideal"))
+    layout.name_line_end(axes, xs[-1], values[-1], label, style.colour("ideal"))
 
 
 def mark_at(axes: Axes, value: float, label: str) -> None:
-    """A dotted line from top to bottom, with its name beside its upper end."""
+    """A dotted line from top to bottom, with its name above it."""
     axes.axvline(value, color=style.INK, linewidth=1.1, linestyle=":")
     place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
-    axes.annotate(label, (value, 1), (4, 0), **place, va="top", fontsize="small")
+    axes.annotate(label, (value, 1), (0, 2), **place, ha="center", va="bottom", fontsize="small")
+    layout.of(axes).marks.append(value)
 
 
 def number_axis(axis: Axis, unit: str) -> None:
@@ -323,30 +267,19 @@ def byte_ticks(axes: Axes, values: Sequence[int]) -> None:
     ticks(axes, values, 4, formatting.count_bytes)
 
 
+def from_zero_or_log(axes: Axes, values: Sequence[float], unit: str) -> None:
+    """The axis of values begins at zero; it is logarithmic where the smallest would not be seen beside the largest."""
+    if values and max(values) > FAR * min(values) > 0:
+        axes.set_yscale("log")
+        axes.set_ylim(min(values) / 1.5, max(axes.get_ylim()[1], 1.2 * max(values)))
+        number_axis(axes.yaxis, unit)
+    else:
+        axes.set_ylim(bottom=0)
+
+
 def nothing(axes: Axes) -> None:
     """Say so, where there is nothing to draw."""
     axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=style.INK)
-
-
-def legend_below(axes: Axes) -> None:
-    """A legend without repeated entries, half an inch below the axes, so that their label fits between."""
-    handles, labels = axes.get_legend_handles_labels()
-    unique, figure = dict(zip(labels, handles, strict=True)), axes.get_figure()
-    assert isinstance(figure, Figure)
-    below = axes.transAxes + ScaledTranslation(0, -0.5, figure.dpi_scale_trans)
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "ncols": 2}
-    axes.legend(unique.values(), unique.keys(), frameon=False, fontsize="small", **place)
-
-
-def finish(figure: Figure, footer: Sequence[str] = ()) -> None:
-    """Name the ends of lines, write the lines of `footer` below, and fix the layout: before saving."""
-    for axes in figure.axes:
-        _place_names(axes)
-    if footer:
-        lines = "\n".join(footer)
-        figure.supxlabel(lines, fontsize="xx-small", x=0.01, ha="left", color=style.colour("ideal"))
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # or each format would compute the same layout again
 
 
 def heat_map(
@@ -371,4 +304,5 @@ def heat_map(
     axes.grid(visible=False)
     last = len(ends) - 0.5
     axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal")
+    layout.of(axes).height = style.WIDTH
     axes.set(xlabel=f"to {what}", ylabel=f"from {what}", title=title)

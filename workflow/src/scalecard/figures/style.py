@@ -1,6 +1,7 @@
 """Looks: the same colour and marker for a label in every figure, and the captions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import matplotlib as mpl
 
@@ -10,7 +11,8 @@ from scalecard.records.record import Result
 from scalecard.records.strategies import ALL
 
 SMALLER = 8.8  # points; other text has 9.6
-WIDTH, HEIGHT = 4.1, 3.2  # inches, of a panel; a phone shows it at about its own size
+WIDTH, HEIGHT = 4.1, 3.0  # inches, of a panel; a phone shows it at about its own size
+BESIDE = 5.0  # points, between a mark and its value
 INK = "#1b1f23"  # text, axes and grid; svg.py makes it the page's own text colour in an SVG
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8f6bd9", "#7f7f7f")
@@ -33,15 +35,24 @@ FIXED = {
     **{"recomputation": 0, "launching": 2, "uneven cut": 4, "input": 5},  # terms of a step that are not together
     **{label: place for group in TOGETHER for place, label in enumerate(group)},
 }
-GREYS = ("#7f7f7f", "#a9a9a9", "#5f5f5f", "#c4c4c4", "#949494")  # of platforms that nobody asked to see
-_given: dict[str, int] = {}
-_platforms: dict[str, tuple[str, str]] = {}
+
+
+class Look(NamedTuple):
+    """How a line or a bar looks."""
+
+    colour: str
+    marker: str
+    dash: str | tuple[int, tuple[int, ...]] = "-"
+
+
+# Of platforms that nobody asked to see: dull, and told apart by hue, dash and marker, on light and dark pages.
+DULL = (Look("#808080", "*", "--"), Look("#a5784a", "X", "-."), Look("#9a7fa8", "P", (0, (4, 1, 1, 1, 1, 1))))
+_platforms: dict[str, Look] = {}
 
 mpl.use("Agg")
 mpl.rcParams.update(
     {
         "figure.figsize": (2 * WIDTH, HEIGHT),
-        "figure.constrained_layout.use": True,
         "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans"],
         "font.size": 9.6,
         "axes.titlesize": "medium",
@@ -59,6 +70,7 @@ mpl.rcParams.update(
         "lines.solid_capstyle": "round",
         "patch.edgecolor": "white",
         "patch.force_edgecolor": True,
+        "text.hinting": "none",  # or text would be wider in one format than in another
         "svg.fonttype": "none",
         "pdf.fonttype": 42,  # TrueType, which publishers ask for
         "svg.hashsalt": "scalecard",
@@ -72,33 +84,39 @@ mpl.rcParams.update(
 )
 
 
-def _index(label: str) -> int:
-    return FIXED.get(label, _given.setdefault(label, len(_given))) % len(PALETTE)
-
-
 def colour(label: str) -> str:
     """The same label has the same colour in every figure of a report."""
-    return _platforms[label][0] if label in _platforms else PALETTE[_index(label)]
+    return _platforms[label].colour if label in _platforms else PALETTE[FIXED.get(label, 0)]
 
 
 def marker(label: str) -> str:
     """The same label has the same marker too, so that nothing depends on colour alone."""
-    return _platforms[label][1] if label in _platforms else MARKERS[_index(label)]
+    return _platforms[label].marker if label in _platforms else MARKERS[FIXED.get(label, 0)]
+
+
+def apart(labels: Iterable[str]) -> dict[str, Look]:
+    """A look for each label of a panel, in their order: its own if it has one, and no two alike while looks last."""
+    every, taken = list(dict.fromkeys(labels)), dict[str, int]()
+    for label in sorted(every, key=lambda label: label not in FIXED):
+        free = [place for place in range(len(PALETTE)) if place not in taken.values()]
+        own = FIXED.get(label)
+        taken[label] = own if own in free else free[0] if free else len(taken) % len(PALETTE)
+    return {label: _platforms.get(label) or Look(PALETTE[taken[label]], MARKERS[taken[label]]) for label in every}
 
 
 def tell_platforms_apart(results: Sequence[Result], show: Sequence[str] | None) -> None:
-    """From now on the first result's platform has the first colour, those of `show` the next ones, and others are grey.
+    """From now on the first result's platform has the first colour, those of `show` the next ones, and others are dull.
 
     So this platform and those of `show` look the same in figures that are drawn apart, whoever else has measured what
-    they show. Which grey another one has may differ.
+    they show. Which dull look another one has may differ.
     """
     asked = [name for name in show or () if name != results[0].platform]
     rest = dict.fromkeys(r.platform for r in results[1:] if r.platform not in (results[0].platform, *asked))
-    looks = {results[0].platform: (PALETTE[0], MARKERS[0])}
-    looks |= {
-        name: (PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]) for place, name in enumerate(asked, 1)
+    looks = {
+        name: Look(PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)])
+        for place, name in enumerate([results[0].platform, *asked])
     }
-    looks |= {name: (GREYS[place % len(GREYS)], MARKERS[-1 - place]) for place, name in enumerate(rest)}
+    looks |= {name: DULL[place % len(DULL)] for place, name in enumerate(rest)}
     _platforms.clear()
     _platforms.update({platform_label(result): looks[result.platform] for result in results})
 

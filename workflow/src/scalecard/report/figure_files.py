@@ -6,15 +6,19 @@ from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
 from scalecard.analysis import platforms, provenance
 from scalecard.analysis.platforms import NO_SETTINGS, UNFIT, LeftOut, Settings, attempt, each_fit, gather
-from scalecard.figures import charts, points, style, svg
+from scalecard.figures import layout, points, style, svg
 from scalecard.hardware.machine import from_facts
 from scalecard.records.atomic import write_atomically
 from scalecard.records.record import Result
 from scalecard.report import answers, sections, table, toc
+
+COLUMN = [".column", ".pdf"]  # suffixes
+COLUMN_INCHES = 240 / 72  # a column of a paper
 
 
 def draw(
@@ -83,17 +87,35 @@ def save(figure: Figure, path: Path, title: str = "", footer: Sequence[str] = ()
 def pictures(figure: Figure, outputs: Sequence[Path], title: str, footer: Sequence[str]) -> dict[Path, bytes]:
     """The figure in the format of each suffix: .svg, .png, .pdf, .csv (what it shows), .html (panels for the page).
 
+    A path with the suffixes of COLUMN is of a PDF with a page for each panel.
+
     The footer stands below the figure and in the file's own metadata.
     """
     plt.close(figure)
-    charts.finish(figure, footer)
-    content = {path: picture(figure, path.suffix, title, footer) for path in outputs if path.suffix in METADATA}
+    layout.finish(figure, footer)
+    pages = [path for path in outputs if path.suffixes == COLUMN]
+    whole = [path for path in outputs if path.suffix in METADATA and path not in pages]
+    content = {path: picture(figure, path.suffix, title, footer) for path in whole}
     for path in outputs:
         if path.suffix == ".csv":
             content[path] = table.as_csv(points.rows(figure), [title, *footer]).encode()
-        elif path.suffix == ".html":  # last, because it takes the figure apart
+        elif path.suffix == ".html":  # after the others, because it takes the figure apart
             content[path] = svg.as_html(figure, path.stem).encode()
+    for path in pages:
+        content[path] = _panels(figure, title, footer)
     return content
+
+
+def _panels(figure: Figure, title: str, footer: Sequence[str]) -> bytes:
+    """A PDF with a page for each panel, as wide as a column of a paper."""
+    content, metadata = io.BytesIO(), METADATA[".pdf"](title, "; ".join(footer))
+    boxes = layout.finish(figure, column=COLUMN_INCHES)
+    with PdfPages(content, metadata=metadata) as pages:
+        for place, box in enumerate(boxes):
+            for other, axes in enumerate(figure.axes):
+                axes.set_visible(other == place)
+            pages.savefig(figure, facecolor="white", bbox_inches=box)
+    return content.getvalue()
 
 
 def picture(figure: Figure, suffix: str, title: str, footer: Sequence[str]) -> bytes:

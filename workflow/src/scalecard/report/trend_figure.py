@@ -25,7 +25,12 @@ def plot(trend: Trend) -> Figure:
     """Value and interval over time, with the changes marked, of each number with two nights or more."""
     shown = [series for series in trend.series if len(series.points) > 1]
     figure, panels = plt.subplots(
-        max(1, len(shown)), 1, sharex=True, squeeze=False, figsize=(WIDTH, 0.5 + HEIGHT * max(1, len(shown)))
+        max(1, len(shown)),
+        1,
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+        figsize=(WIDTH, 0.5 + HEIGHT * max(1, len(shown))),
     )
     for series, axes in zip(shown, panels[:, 0], strict=False):
         _panel(series, axes)

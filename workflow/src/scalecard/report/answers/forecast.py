@@ -32,7 +32,7 @@ from scalecard.analysis.forecast.forecast import (
 )
 from scalecard.analysis.forecast.model import PRESETS, Settings
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP, FSDP_PARAMETERS, OUR_1F1B, TORCH_1F1B, Family
@@ -64,9 +64,9 @@ def plot(measured: PlatformResults) -> Figure:
         workload = with_recipe(one.model.workload.strategies, one.model.workload.name)
         own = by_panel.setdefault(f"{workload}, {TITLES[one.model.scaling]}", [])
         own += [one] * (one.model.strategy in DRAWN)
-    figure, panels = charts.panels(len(by_panel), height=1.1 * style.HEIGHT)
+    figure, panels = layout.panels(len(by_panel))
     for axes, (title, own) in zip(panels, (by_panel or {"": []}).items(), strict=True):
-        charts.title(axes, title)
+        axes.set_title(title)
         if not own:
             charts.nothing(axes)
             continue
@@ -91,7 +91,7 @@ def _line(axes: Axes, one: Forecast, platform: str) -> None:
     trusted, beyond = [n for n in one.shown if n <= until], [n for n in one.shown if n >= until]
     axes.plot(trusted, [curve[count] for count in trusted], color=colour)
     axes.plot(beyond, [curve[count] for count in beyond], color=colour, linestyle=":")
-    charts.name_line_end(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
+    layout.name_line_end(axes, one.shown[-1], curve[one.shown[-1]], name, colour)
     series = f"{name}, forecast"
     for count, limit in zip(one.shown, limits, strict=True):
         point = Point(series=series, x=count, value=curve[count], interval=limit, samples=None, platform=platform)
@@ -146,11 +146,11 @@ def error(found: Sequence[Forecast]) -> str:
 def errors_across(found: Sequence[OtherPrecision]) -> Iterator[str]:
     """Forecast error in another precision than that of the parts: a sentence for each pair, none without any."""
     pairs = by_key(((one.own.model.workload.precision, one.precision, one.held_out.layout), one) for one in found)
-    for (parts, forecast, layout), own in pairs.items():
+    for (parts, forecast, held), own in pairs.items():
         largest = max(own, key=lambda one: abs(one.held_out.error))
         where = f"{largest.own.model.workload.name}, {largest.own.model.strategy.name}"
         text = (
-            f"From measurements in {parts}, steps in {forecast} on {layout.devices} devices are forecast with a median"
+            f"From measurements in {parts}, steps in {forecast} on {held.devices} devices are forecast with a median"
             f" error of {_median([one.held_out for one in own])}"
             f" ({progress.counted(len(own), 'step')}; largest"
             f" {formatting.percent(abs(largest.held_out.error), 1)}, {where})"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import by_key, formatting
 from scalecard.analysis.checkpoint_cost import Cost, cheapest, costs
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts, style
+from scalecard.figures import charts, layout
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.report.sections import Finding, Topic
@@ -27,11 +27,11 @@ def plot(measured: PlatformResults) -> Figure:
     """A panel per workload, a bar per way."""
     result, found = measured.of("strategies"), by_key((each.workload, each) for each in _costs(measured))
     shown = [[_point(each, measured.platform) for each in own] for own in found.values()]
-    figure, panels = charts.panels(len(found), height=max(map(charts.height_of, shown), default=style.HEIGHT))
+    figure, panels = layout.panels(len(found))
     for axes, name, own in zip(panels, found or [""], shown or [[]], strict=True):
         charts.bars(own, axes, unit="s")
         axes.set(xlabel="time that training loses", ylabel="")
-        charts.title(axes, with_recipe(result, name) if result and name else "")
+        axes.set_title(with_recipe(result, name) if result and name else "")
     return figure
 
 

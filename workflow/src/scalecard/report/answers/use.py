@@ -28,7 +28,7 @@ from scalecard.analysis.strategy_choice import (
     timed,
     workloads,
 )
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.records.record import Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import SINGLE
@@ -53,14 +53,14 @@ def plot(measured: PlatformResults) -> Figure:
 def rates(found: Sequence[StrategyRun], result: Result | None) -> Figure:
     """The rates of these runs by devices, a panel per workload; they are of the result's platform."""
     names = list(dict.fromkeys(run.workload for run in found))
-    figure, panels = charts.panels(len(names), height=1.1 * style.HEIGHT)
+    figure, panels = layout.panels(len(names))
     if not result or not names:
         charts.nothing(panels[0])
         return figure
     for name, axes in zip(names, panels, strict=True):
         _draw(result, [run for run in found if run.workload == name], axes)
         what = strategies.with_recipe(result, name)
-        charts.title(axes, f"{what}, a trial of the method" if result.emulated else what)
+        axes.set_title(f"{what}, a trial of the method" if result.emulated else what)
     return figure
 
 
@@ -85,7 +85,7 @@ def _draw(result: Result, found: Sequence[StrategyRun], axes: Axes) -> None:
             elif scaling == "strong" and name in others:
                 ys = [run.rate for run in line]
                 axes.plot([run.devices for run in line], ys, style.marker(name) + "-", color=OTHERS, **THIN)
-                charts.name_line_end(axes, line[-1].devices, line[-1].rate, name, OTHERS)
+                layout.name_line_end(axes, line[-1].devices, line[-1].rate, name, OTHERS)
     counts = sorted({run.devices for run in able})
     for alone in [run for run in able if run.devices == 1][:1]:
         charts.ideal(axes, [1, counts[-1]], [alone.rate, counts[-1] * alone.rate])
@@ -102,7 +102,7 @@ def _line(result: Result, line: Sequence[StrategyRun], axes: Axes, label: str, c
         gid, mark = points.show(axes, point, f"{run.unit}/s"), style.marker(run.strategy)
         axes.plot([run.devices], [point.value], mark, color=colour, ms=6, gid=gid, zorder=3)
         axes.vlines([run.devices], [point.low], [point.high], color=colour, linewidth=1.2)
-    charts.name_line_end(axes, line[-1].devices, line[-1].rate, label, colour)
+    layout.name_line_end(axes, line[-1].devices, line[-1].rate, label, colour)
 
 
 def findings(measured: PlatformResults) -> list[Finding]:

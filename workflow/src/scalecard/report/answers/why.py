@@ -19,7 +19,7 @@ from scalecard.analysis.health.judge_state import held_back
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.platforms import PlatformResults
-from scalecard.figures import charts
+from scalecard.figures import charts, layout
 from scalecard.figures.points import Point
 from scalecard.records.statistics import Interval
 from scalecard.records.strategies import DDP
@@ -59,10 +59,10 @@ HATCHED = {breakdown.REST: "///", breakdown.RECOMPUTED: "..."}
 def plot(measured: PlatformResults) -> Figure:
     """A panel per workload, a stacked bar per strategy."""
     found, result = _on_most_devices(measured), measured.of("strategies")
-    figure, panels = charts.panels(len(found), height=2.2 + 0.3 * max(map(len, found.values()), default=4))
+    figure, panels = layout.panels(len(found))
     for axes, (name, own) in zip(panels, (found or {"": []}).items(), strict=True):
         _bars(own, axes, measured.platform)
-        charts.title(axes, with_recipe(result, name) if result and name else name)
+        axes.set_title(with_recipe(result, name) if result and name else name)
     return figure
 
 

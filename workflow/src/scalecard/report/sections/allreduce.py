@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import by_key, formatting, limits, platforms
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, bus_bandwidths, not_measured, on_most
 
@@ -23,7 +23,7 @@ LARGE = 2**26  # bytes from which a rate tells of the link
 
 def plot(results: Sequence[Result]) -> Figure:
     """Bus bandwidth over bytes, and time of the small sizes."""
-    figure, (left, right) = charts.panels(2)
+    figure, (left, right) = layout.panels(2)
     everything = [pair for result in results for pair in _drawn(result, alone=len(results) == 1)]
     bandwidth = [
         points.rated(result, r, limits.bus_bandwidth(r) * r.median, series=_label(r), x=_size(r))

@@ -15,7 +15,7 @@ from scalecard.analysis import by_key, formatting, limits, platforms
 from scalecard.analysis.health.verdict import Kind
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.figures.points import Point
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
@@ -34,7 +34,7 @@ def plot(results: Sequence[Result]) -> Figure:
     timed = [record for mode in MODES for record in here.select("time", mode=mode)]
     modes = [points.timed(here, r, series=r.text("mode"), x=r.integer("devices")) for r in timed]
     counts = charts.numbers(modes)
-    figure, panels = charts.panels(3 if len(counts) > 1 else 1)
+    figure, panels = layout.panels(3 if len(counts) > 1 else 1)
     _draw_rates(results, panels[0])
     if len(counts) > 1:
         charts.curves(modes, panels[1], unit="s", xlabel="devices", ylabel="time", title="one by one, or all at once")
@@ -70,12 +70,10 @@ def _draw_rates(results: Sequence[Result], axes: Axes) -> None:
     bound = [r.integer("size") for r, enqueue in pairs if enqueue and enqueue.median > LAUNCHING * r.median]
     if bound:
         axes.axvspan(axes.get_xlim()[0], max(bound), color=style.colour("ideal"), alpha=0.15, linewidth=0)
-        axes.annotate(
-            "launching\ntakes longer", (0.02, 0.27), xycoords="axes fraction", va="center", fontsize="x-small"
-        )
-    axes.set(xlabel="rows of the matrices", ylabel="TFLOP/s", title="products, one device", xscale="log")
+    across = "rows of the matrices" + "; shaded: launching takes longer" * bool(bound)
+    axes.set(xlabel=across, ylabel="TFLOP/s", title="products, one device", xscale="log")
     charts.ticks(axes, sorted(results[0].spec["sizes"]))
-    axes.set_ylim(bottom=0)
+    charts.from_zero_or_log(axes, [point.value for point in shown], "TFLOP/s")
 
 
 def findings(result: Result) -> list[Finding]:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import by_key, formatting, limits
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.records.axes import Scalar
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, known
@@ -36,7 +36,7 @@ def plot(results: Sequence[Result]) -> Figure:
         for result in results
         for record in result.select("time", part="textbook")
     ]
-    figure, panels = charts.panels(1 + bool(links) + bool(host), height=charts.height_of(shown))
+    figure, panels = layout.panels(1 + bool(links) + bool(host))
     if links:
         charts.heat_map(links, panels[0], width=MAP, what="device", title="largest copy between devices (GB/s)")
     if host:

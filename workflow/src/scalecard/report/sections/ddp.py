@@ -17,7 +17,7 @@ from scalecard.analysis import formatting
 from scalecard.analysis.learning import compare_learning
 from scalecard.analysis.step_records import APART, options_of, per_batch
 from scalecard.analysis.strategy_choice import StrategyRun, ddp_runs, timed
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import BY_HAND, DATA_PARALLEL, DDP
@@ -31,7 +31,7 @@ def plot(results: Sequence[Result]) -> Figure:
     here, models = results[0], results[0].spec["models"]
     trained = _trained(here)
     several = any(record.case["devices"] != 1 for result in results for record in result.select("step_time"))
-    figure, panels = charts.panels((len(models) + 1 if several else 1) + len(trained))
+    figure, panels = layout.panels((len(models) + 1 if several else 1) + len(trained))
     if several:
         for model, axes in zip(models, panels, strict=False):
             shown = [point for result in results for point in _efficiencies(result, model, alone=len(results) == 1)]
@@ -40,7 +40,7 @@ def plot(results: Sequence[Result]) -> Figure:
             axes.set(title=formatting.model_name(model), ylim=(0, None))
         charts.ratios(_relative(here), panels[len(models)])
         title = f"options, {formatting.model_name(models[-1])}"
-        panels[len(models)].set(xlabel="time of a step over the default's", ylabel="", title=title)
+        panels[len(models)].set(xlabel="change of a step's time from the default", ylabel="", title=title)
     else:
         charts.bars(_on_one_rank(results), panels[0], unit="s", xlabel="time of a step", title="on one rank")
     for (title, curves), axes in zip(trained.items(), panels[len(panels) - len(trained) :], strict=True):

@@ -23,7 +23,7 @@ from scalecard.analysis.textbook_epochs import (
     growing_with_devices,
     textbook_runs,
 )
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.progress import counted
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
@@ -55,7 +55,7 @@ def plot(results: Sequence[Result]) -> Figure:
         if r.case["batch_size"] in result.spec["batch_sizes"][: 1 if len(results) > 1 else None]
     ]
     printed = epochs_as_printed(here)
-    figure, (left, *others) = charts.panels(1 + len(curves) + bool(printed), height=charts.height_of(shown))
+    figure, (left, *others) = layout.panels(1 + len(curves) + bool(printed))
     charts.bars(shown, left, unit="s", xlabel="time of an epoch", title="epoch")
     for (title, named), axes in zip(curves.items(), others, strict=False):
         charts.accuracies(here, named, axes, title=title)

@@ -16,7 +16,7 @@ from scalecard.analysis import formatting
 from scalecard.analysis.learning import compare_learning
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.textbook_epochs import EpochParts, epoch_parts
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.progress import counted
 from scalecard.records.record import Result
 from scalecard.report.sections import (
@@ -40,7 +40,7 @@ def plot(results: Sequence[Result]) -> Figure:
         for r in result.select("epoch_time", way=None)
     ]
     parts, counts = epochs_as_printed(here), charts.numbers(shown)
-    figure, panels = charts.panels(1 + (len(counts) > 1) + bool(parts))
+    figure, panels = layout.panels(1 + (len(counts) > 1) + bool(parts))
     if len(counts) > 1:
         charts.curves(shown, panels[0], unit="x", ticked=True, xlabel="devices", ylabel="speed-up over one device")
         charts.ideal(panels[0], counts, counts)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +22,7 @@ from scalecard.analysis.health.rates import MODES, NOTABLE, OF_DEVICES, Rate, is
 from scalecard.analysis.health.verdict import FINE, SYMBOLS, WORDS, Kind, Part, Verdict, views
 from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Ours
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.figures.charts import Pair
 from scalecard.progress import counted
 from scalecard.records.axes import Case
@@ -63,17 +62,15 @@ def plot(results: Sequence[Result]) -> Figure:
         "node": (nodes, "all-reduce between nodes (GB/s)"),
     }
     maps = [what for what, (links, _) in found.items() if links]
-    above = max(2.4, ROW * len(strips) + 0.9)
-    figure = plt.figure(figsize=(8.2, max(above + 2.6, 4.2 * len(maps)) if maps else above))
-    places = [[maps[0], "strips"], [maps[-1], "collectives"]] if maps else [["strips"]]
-    panels = figure.subplot_mosaic(places, height_ratios=(above, 2.6)[: len(places)])  # type: ignore[arg-type]
-    for what in maps:
+    figure, panels = layout.panels(len(maps) + 2 if maps else 1)
+    for what, axes in zip(maps, panels, strict=False):
         links, title = found[what]
         values = {pair: rate.value for pair, rate in links.items()}
-        charts.heat_map(values, panels[what], odd=_odd(links), width=MAP, what=what, title=title)
-    _draw_strips(strips, panels["strips"], alone=not pairs)
+        charts.heat_map(values, axes, odd=_odd(links), width=MAP, what=what, title=title)
+    _draw_strips(strips, panels[len(maps)], alone=not pairs)
+    layout.of(panels[len(maps)]).height = max(2.4, ROW * len(strips) + 1.1)
     if maps:
-        _draw_collectives(results, panels["collectives"])
+        _draw_collectives(results, panels[-1])
     return figure
 
 
@@ -126,7 +123,7 @@ def _draw_strips(strips: Strips, axes: Axes, *, alone: bool) -> None:
     axes.set_yticks(range(len(strips)), strips, fontsize="x-small")
     if not alone:
         axes.axvline(100 * NOTABLE, color=style.INK, linewidth=0.8, linestyle="--")
-        charts.legend_below(axes)
+        layout.of(axes).legend = True
 
 
 def _draw_collectives(results: Sequence[Result], axes: Axes) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.uneven_split import Division, divisions, over_in_rounds, share_of
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.records.record import Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -21,7 +21,7 @@ from scalecard.report.sections import Finding, Number, Topic, not_measured
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's divisions, two panels each: over all shares, and near the prediction."""
     found = divisions(results[0])
-    figure, panels = charts.panels(2 * len(found))
+    figure, panels = layout.panels(2 * len(found))
     for division, left, right in zip(found, panels[::2], panels[1::2], strict=False):
         _draw(results[0], division, left)
         _draw(results[0], division, right, named=False)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.platforms import platform_label
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.records.record import Result
 from scalecard.records.strategies import DDP, HYBRID, MODEL_PARALLEL
 from scalecard.report.sections import Finding, Number, Topic, not_measured, on_most
@@ -23,7 +23,7 @@ def plot(results: Sequence[Result]) -> Figure:
     counts = charts.numbers(shown)
     if len(counts) < 2:
         return Figure()
-    figure, (axes,) = charts.panels(1)
+    figure, (axes,) = layout.panels(1)
     charts.curves(shown, axes, unit="images/s", ticked=True, xlabel="devices", ylabel="images/s", title="scaling")
     here = [point for point in shown if point.platform == platform_label(results[0]) and point.x == counts[0]]
     if here:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import by_key, formatting
 from scalecard.analysis.loader_results import LoaderResults, changed, loader_results, workers
 from scalecard.analysis.step_records import ONE, rate, time_per_unit
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.progress import counted
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
@@ -23,14 +23,14 @@ COPIES = {
     "non_blocking": "copied from pinned memory without waiting",
     "overlapped": "copied beside the step before",
 }
-FAR = 20  # times the smallest rate
+MARGIN = 0.2  # of a worker, beside the first mark
 BEHIND = ", at least: it cannot keep up, and what it had loaded before the clock started came for free"
 
 
 def plot(results: Sequence[Result]) -> Figure:
     """The first platform's rates over workers, a panel per workload."""
     found = loader_results(results[0])
-    figure, panels = charts.panels(len(found))
+    figure, panels = layout.panels(len(found))
     for one, axes in zip(found, panels, strict=False):
         shown = [
             points.rated(results[0], r, r.integer("units"), series=series, x=workers(r))
@@ -38,18 +38,16 @@ def plot(results: Sequence[Result]) -> Figure:
             for r in records
         ]
         unit, resident = one.fastest.case["unit"], one.resident()
-        rates = [rate(record) for record in (*one.loaders, *one.steps, *([resident] if resident else []))]
-        # The smallest would not be seen beside the largest.
-        scale = "log" if max(rates) > FAR * min(rates) else "linear"
-        axes.set_yscale(scale)
         across = "worker processes of the loader"
         charts.curves(shown, axes, unit=f"{unit}/s", xlabel=across, ylabel=f"{unit} per second", title=one.name)
         if resident:
-            charts.limit(axes, rate(resident), "one device, its data resident")
+            charts.limit(axes, rate(resident), "one device, resident")
+        rates = [rate(record) for record in (*one.loaders, *one.steps, *([resident] if resident else []))]
+        charts.from_zero_or_log(axes, rates, "")
+        counts = [workers(record) for record in one.loaders]
         axes.set_xscale("symlog", base=2, linthresh=1)
-        charts.ticks(axes, [workers(record) for record in one.loaders])
-        if scale == "linear":
-            axes.set_ylim(bottom=0)
+        axes.set_xlim(-MARGIN, 1.2 * max(counts) + MARGIN)
+        charts.ticks(axes, counts)
     if not found:
         charts.nothing(panels[0])
     return figure

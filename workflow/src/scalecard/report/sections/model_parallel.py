@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.published_figures import Ours, Part
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE
@@ -38,7 +38,7 @@ def plot(results: Sequence[Result]) -> Figure:
         ]
         for model in (here.spec["model"], "toy")
     }
-    figure, panels = charts.panels(2 + bool(lanes), height=max(map(charts.height_of, bars.values())))
+    figure, panels = layout.panels(2 + bool(lanes))
     for (model, shown), axes in zip(bars.items(), (panels[0], panels[-1]), strict=True):
         charts.bars(shown, axes, unit="s", xlabel="time", title=formatting.model_name(model))
     for cut in formatting.largest(lanes, "devices")[:1]:

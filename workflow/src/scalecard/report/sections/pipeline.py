@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import by_key, formatting, platforms
 from scalecard.analysis.published_figures import Ours
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points, style
 from scalecard.figures.points import Point
 from scalecard.records.record import Record, Result
 from scalecard.records.schedules import SCHEDULES, Played, played_as_timed
@@ -49,16 +49,17 @@ def plot(results: Sequence[Result]) -> Figure:
     in_book = any(map(tutorial_pairs, results)) and len(results) <= MOST_PLATFORMS
     timeline = _timeline(results[0])
     count = len(results) + (3 if in_book else 1)
-    figure, panels = charts.panels(count, wide=timeline is not None)
+    figure, panels = layout.panels(count, wide=timeline is not None)
     *others, bars = panels[:count]
     for result, axes in zip(results, others, strict=False):
-        sizes = _draw_times(_times(result), axes, "log")
+        sizes = _draw_times(shown := _times(result), axes)
         if sizes:
             _draw_lines(result, axes, sizes, "step_time")
         if sizes and (single := result.find("step_time", strategy=SINGLE.name)):  # the least that the bubble allows
             counts = [math.ceil(result.spec["batch_size"] / size) for size in sizes]
             bound = [single.median * (m + STAGES - 1) / (STAGES * m) for m in counts]
             charts.ideal(axes, sizes, bound, label="the bubble's bound")
+            charts.from_zero_or_log(axes, [*(point.value for point in shown), *bound], "s")
         alone = f"{formatting.model_name(result.spec['model'])} on 2 devices"
         axes.set_title(alone if len(results) == 1 else platforms.platform_label(result))
     if in_book:
@@ -87,16 +88,16 @@ def _draw_lanes(measured: Record, played: Played, axes: Axes) -> None:
     charts.lanes(shown, axes, until=played.makespan, notes=notes, measured=measured.median, **look)
 
 
-def _draw_times(shown: Sequence[Point], axes: Axes, scale: str) -> list[float]:
+def _draw_times(shown: Sequence[Point], axes: Axes) -> list[float]:
     """Curves over the split sizes, which are returned, each with a ring around its best."""
     charts.curves(shown, axes, unit="s", xlabel="split size", ylabel="time of one batch")
     for own in by_key(((point.platform, point.series), point) for point in shown).values():
         best = min(own, key=lambda point: point.value)
         axes.plot([best.x], [best.value], "o", ms=11, mfc="none", mec=style.INK, mew=1.0)
     sizes = charts.numbers(shown)
-    axes.set(ylim=(0, None), xscale=scale)
-    if scale == "log":
-        charts.ticks(axes, sizes)
+    axes.set_xscale("log")
+    charts.ticks(axes, sizes)
+    charts.from_zero_or_log(axes, [point.value for point in shown], "s")
     return sizes
 
 
@@ -107,7 +108,7 @@ def _draw_tutorial(results: Sequence[Result], over_sizes: Axes, bars: Axes) -> N
         for result in results
         for record in result.select("tutorial_time", strategy="textbook")
     ]
-    sizes = _draw_times(shown, over_sizes, "linear")
+    sizes = _draw_times(shown, over_sizes)
     if sizes and len(results) == 1:
         _draw_lines(results[0], over_sizes, sizes, "tutorial_time")
     over_sizes.set_title("the tutorial's pipeline, as printed")
@@ -124,7 +125,7 @@ def _draw_lines(result: Result, axes: Axes, sizes: Sequence[float], metric: str)
     for name in LINES:
         if record := result.find(metric, strategy=name):
             axes.plot(sizes, [record.median] * len(sizes), "--", color=style.INK, linewidth=0.8)
-            charts.name_line_end(axes, sizes[-1], record.median, name, style.INK)
+            layout.name_line_end(axes, sizes[-1], record.median, name, style.INK)
 
 
 def _times(result: Result) -> list[Point]:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scalecard.analysis import formatting, limits, step_records
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.strategy_choice import precision, recipe, workloads
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points
 from scalecard.records.axes import MEMORY
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import DATA_PARALLEL, DDP, FSDP_GRADIENTS, FSDP_PARAMETERS
@@ -50,21 +50,20 @@ def plot(results: Sequence[Result]) -> Figure:
         [points.timed(result, r, series="", x=_named(r)) for result in results for r in _steps_on_most(result, name)]
         for name in names
     ]
-    height = max(map(charts.height_of, shown), default=style.HEIGHT)
     needs = [  # steps whose memory is known by kind
         [step for step in _steps_on_most(here, name) if step_records.memory_by_kind(here, step)[0]] for name in names
     ]
     each = 2 if any(needs) else 1  # panels of a workload, side by side
-    figure, panels = charts.panels(each * len(names), height=height + 0.5 * (each - 1))
+    figure, panels = layout.panels(each * len(names))
     for name, steps, axes in zip(names, needs, panels[1::2], strict=True) if each == 2 else ():
         _draw_memory(here, steps, axes)
-        charts.title(axes, f"{name}, the fullest device")
+        axes.set_title(f"{name}, the fullest device")
     for name, own, axes in zip(names or [""], shown or [[]], panels[::each], strict=True):
         charts.bars(own, axes, unit="s", xlabel="time of a step")
         single = step_records.single(here, name)
         if single and len(results) == 1:  # other platforms have one of their own
             charts.mark_at(axes, single.median, "one device")
-        charts.title(axes, _shared_recipe(results, name) if name else "")
+        axes.set_title(_shared_recipe(results, name) if name else "")
     return figure
 
 
@@ -90,7 +89,7 @@ def in_words(precision: str, recomputed: str) -> str:
 
 
 def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Figure:
-    figure, panels = charts.panels(len(names))
+    figure, panels = layout.panels(len(names))
     for name, axes in zip(names, panels, strict=False):
         records = [(result, r) for result in results for r in result.select("local_time", workload=name)]
         shown = [
@@ -100,7 +99,7 @@ def _rates_of_one_device(results: Sequence[Result], names: Sequence[str]) -> Fig
         charts.curves(shown, axes, unit=unit, named=False, xlabel="samples in a batch", ylabel="per second")
         axes.set(xscale="log", ylim=(0, None))
         charts.ticks(axes, charts.numbers(shown))
-        charts.title(axes, f"{_shared_recipe(results, name)}, one device")
+        axes.set_title(f"{_shared_recipe(results, name)}, one device")
     return figure
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from scalecard.analysis import formatting
 from scalecard.analysis.step_records import counted
-from scalecard.figures import charts, points
+from scalecard.figures import charts, layout, points
 from scalecard.records.record import Record, Result
 from scalecard.records.strategies import SINGLE
 from scalecard.report.sections import Finding, Number, Topic, not_measured
@@ -32,7 +32,7 @@ def plot(results: Sequence[Result]) -> Figure:
         ]
         for model in models
     ]
-    figure, panels = charts.panels(len(models), height=max(map(charts.height_of, shown)))
+    figure, panels = layout.panels(len(models))
     for model, own, axes in zip(models, shown, panels, strict=True):
         charts.bars(own, axes, unit="s", xlabel="time of a step", title=formatting.model_name(model))
         if len(results) == 1 and (single := results[0].find("step_time", workload=model, strategy=SINGLE.name)):

@@ -14,7 +14,7 @@ from scalecard.analysis import formatting, learning
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.setting_gains import Ladder, is_larger, ladders
 from scalecard.analysis.step_records import rate
-from scalecard.figures import charts, points, style
+from scalecard.figures import charts, layout, points
 from scalecard.records.axes import BASELINE, RUNGS, combination, parts_of, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.report.sections import Finding, Number, Topic, not_measured, published_epochs, strategies
@@ -37,8 +37,8 @@ def plot(results: Sequence[Result]) -> Figure:
     here = results[0]
     found, epochs = list(ladders(here)), here.select("epoch_time")
     shown = [_gains(here, ladder) for ladder in found]
-    count, height = len(found) + 2 * bool(epochs), max(map(charts.height_of, shown), default=style.HEIGHT)
-    figure, panels = charts.panels(count, height=height)
+    count = len(found) + 2 * bool(epochs)
+    figure, panels = layout.panels(count)
     for ladder, own, axes in zip(found, shown, panels, strict=False):
         where = "one device" if ladder.devices == 1 else f"{ladder.devices} devices, DDP"
         across = f"{ladder.base.case['unit']}/s over {ladder.name}'s"
