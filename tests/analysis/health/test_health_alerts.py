@@ -1,9 +1,12 @@
 """Planted faults are each found, named and advised once; healthy boxes get no alert."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scalecard.analysis.health.alerts import alerts
+from scalecard.records.axes import Case
+from scalecard.records.record import Record, Result
 from support.health_boxes import Box
 
 H100, A100, RTX = "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe", "NVIDIA GeForce RTX 4090"
@@ -135,3 +138,46 @@ def test_a_fault_is_one_alert_that_names_it_and_says_what_to_look_at(fault: str)
     assert named in alert.what
     assert alert.verdict in words
     assert advice in alert.advice
+
+
+def slower(result: Result, share: float, **case: Any) -> Result:
+    """The same with a share of the rate where a case has these values; tuples are several of them."""
+
+    def hit(record: Record) -> bool:
+        return all(record.case.get(axis) in (own if isinstance(own, tuple) else (own,)) for axis, own in case.items())
+
+    slow = [[[seconds / share for seconds in own] for own in record.samples] for record in result.records]
+    pairs = zip(result.records, slow, strict=True)
+    return replace(result, records=[replace(one, samples=own) if hit(one) else one for one, own in pairs])
+
+
+TO_DEVICE: Case = {"part": "host link", "direction": "to device"}
+
+
+def near_two_cpus() -> Result:
+    """GPUs 0 to 3 near NUMA node 0, 4 to 7 near node 1."""
+    result = Box(switched=18).result()
+    gpus = [{**gpu, "numa_node": number // 4} for number, gpu in enumerate(result.environment["gpus"])]
+    return replace(result, environment={**result.environment, "gpus": gpus})
+
+
+def test_a_slow_way_to_one_gpu_names_the_direction_and_the_numa_node() -> None:
+    (alert,) = alerts(slower(near_two_cpus(), 0.5, **TO_DEVICE, device=5))
+    assert alert.what == "GPU 5: its link to the host (NUMA node 1), to device only"
+    (both,) = alerts(slower(near_two_cpus(), 0.5, part="host link", device=5))
+    assert both.what == "GPU 5: its link to the host (NUMA node 1)"
+
+
+def test_all_gpus_near_one_numa_node_are_one_alert_that_names_it() -> None:
+    (alert,) = alerts(slower(near_two_cpus(), 0.5, **TO_DEVICE, device=(4, 5, 6, 7)))
+    assert alert.what.startswith("all 4 GPUs of NUMA node 1, as GPU 4: ")
+    assert alert.what.endswith(", to device only")
+    three = alerts(slower(near_two_cpus(), 0.5, **TO_DEVICE, device=(4, 5, 6)))
+    assert [each.what[:5] for each in three] == ["GPU 4", "GPU 5", "GPU 6"], "the link of GPU 7 is sound"
+
+
+def test_what_shows_on_eight_devices_only_is_said_to_show_there_only() -> None:
+    (alert,) = alerts(slower(Box(switched=18).result(), 0.4, part="collective", devices=8))
+    assert alert.what.startswith("on 8 devices only, while fewer are normal, all-reduce on 8 devices")
+    (everywhere,) = alerts(slower(Box(switched=18).result(), 0.4, part="collective"))
+    assert "only" not in everywhere.what

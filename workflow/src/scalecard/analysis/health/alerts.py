@@ -52,6 +52,7 @@ EXPLAINS: dict[Kind, frozenset[Kind]] = {
     Kind.NODE_LINKS: _BETWEEN_NODES,
     Kind.NODE_PAIR: frozenset({Kind.COLLECTIVE}),
 }
+TOGETHER = (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
 # Nobody says how many did not fail in this way, so each is named.
 NAMED_EACH = (Kind.DEVICE_FAULT, Kind.WRONG_VALUES, Kind.FAILED)
 OF_NODES = (*_ALL_TOGETHER, Kind.NODE_PAIR, Kind.NODE_LINKS)  # in which every device of a node takes part
@@ -100,7 +101,9 @@ def cause_of(faults: Sequence[Verdict], kind: Kind, place: tuple[Place, ...]) ->
 def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The faults, the worst first, each with what else it shows in; `verdicts` are all, also the normal ones."""
     bad = [*(verdict for verdict in verdicts if not verdict.fine), *_of_one_end(verdicts)]
-    faults = _everywhere([_fault(own) for own in by_key((_place_of(each), each) for each in bad).values()], verdicts)
+    faults = _everywhere(
+        [_fault(own, verdicts) for own in by_key((_place_of(each), each) for each in bad).values()], verdicts
+    )
     kinds = list(Kind)
     # A device comes before a pair, which comes before what nobody in particular is blamed for.
     faults.sort(key=lambda f: (kinds.index(f.kind), WORDS.index(f.verdict), len(f.place) or math.inf))
@@ -117,22 +120,41 @@ def merged(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 def _place_of(verdict: Verdict) -> tuple[object, ...]:
     """Verdicts of one kind and place are one fault, also what failed of one part; low collectives are one for all."""
-    together = verdict.kind in (Kind.COLLECTIVE, Kind.PCIE_COLLECTIVE)
-    return verdict.kind, () if together else verdict.place or (verdict.part,)
+    return verdict.kind, () if verdict.kind in TOGETHER else verdict.place or (verdict.part,)
 
 
-def _fault(own: Sequence[Verdict]) -> Verdict:
+def _fault(own: Sequence[Verdict], every: Sequence[Verdict]) -> Verdict:
     """The worst of one fault's verdicts stands for all, under the name of its cause."""
     worst = min(own, key=lambda verdict: WORDS.index(verdict.verdict))
     others = tuple(_short(verdict) for verdict in own if verdict is not worst)
     worst = replace(worst, low=any(verdict.low for verdict in own), seen_in=(*worst.seen_in, *others))
+    if worst.kind in TOGETHER and (only := _only_on(own, every)):
+        return replace(worst, who=only)
     if worst.kind not in ABOUT:
         return worst
     value = f"{_short(worst)}: {worst.value}" if worst.measured else worst.value
     # Of devices only the first has their node ("node 3's GPU 2 and GPU 5").
     names = [*map(str, worst.place[:1]), *(other.on_its_node for other in worst.place[1:])]
     who = f"{' and '.join(names) or worst.part}: {ABOUT[worst.kind]}"
+    if worst.kind is Kind.HOST_LINK:
+        near = worst.place[0].numa if worst.place else None
+        who += ("" if near is None else f" (NUMA node {near})") + _one_way(own, every)
     return replace(worst, who=who, measured="", value=value)
+
+
+def _only_on(own: Sequence[Verdict], every: Sequence[Verdict]) -> str:
+    """'on 8 devices only ...' of collectives that are low there and normal on fewer; '' otherwise."""
+    low = {verdict.num_devices for verdict in own}
+    fine = [v.num_devices for v in every if v.kind is own[0].kind and v.verdict == "normal"]
+    alone = fine and len(low) == 1 and max(fine) < max(low)
+    return f"on {max(low)} devices only, while fewer are normal" if alone else ""
+
+
+def _one_way(own: Sequence[Verdict], every: Sequence[Verdict]) -> str:
+    """', to device only' of links to the host that are slow in one of the directions that were judged."""
+    both = {v.direction for v in every if (v.kind, v.place) == (own[0].kind, own[0].place)}
+    ways = {verdict.direction for verdict in own}
+    return f", {ways.pop()} only" if len(ways) == 1 < len(both) else ""
 
 
 def _short(verdict: Verdict) -> str:
@@ -174,6 +196,22 @@ def _everywhere(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[
             alike = [place for place in judged if _nodes_of(place) == {node}]
             if _most(len(here), len(alike)):
                 found = [*(fault for fault in found if fault not in here), _one_of(here, len(alike), (Place(node),))]
+    return _near_one_cpu(found, verdicts)
+
+
+def _near_one_cpu(faults: Sequence[Verdict], verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Links to the host that are slow of all GPUs near one NUMA node, and of no other, are one fault of that."""
+    links = [fault for fault in faults if fault.kind is Kind.HOST_LINK and len(fault.place) == 1]
+    by_numa = by_key(((fault.place[0].node, fault.place[0].numa), fault) for fault in links)
+    found = list(faults)
+    for where, own in by_numa.items():
+        near = {v.place for v in verdicts if v.kind is Kind.HOST_LINK and (v.place[0].node, v.place[0].numa) == where}
+        if where[1] is not None and len(own) == len(near) >= 2:
+            node = "" if where[0] is None else f"node {where[0]}'s "
+            who = f"all {len(own)} GPUs of {node}NUMA node {where[1]}, as {own[0].what}"
+            place = () if where[0] is None else (Place(where[0]),)
+            one = replace(_one_of(own, len(near), place), who=who)
+            found = [*(fault for fault in found if fault not in own), one]
     return found
 
 

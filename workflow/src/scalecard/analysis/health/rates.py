@@ -348,6 +348,7 @@ def verdicts(result: Result) -> Iterator[Verdict]:
             who=rate.who,
             share=None if rate.is_above else rate.share,
             low=rate.is_low,
+            case=rate.record.case,
         )
 
 

@@ -4,12 +4,13 @@ A result over several nodes is viewed as each node measured it: its own records 
 """
 
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from scalecard.analysis import by_key
+from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 
 SYMBOLS = {
@@ -145,13 +146,15 @@ WORKER_ADVICE = "other programs, and virtual machines on the same host; the CPU'
 class Place:
     """A device, another part of the machine by its name or, with neither, a whole node.
 
-    `node` is the number of its node, if there are several. A device is a GPU, or a `worker` that stands in for one.
+    `node` is the number of its node, if there are several. A device is a GPU, or a `worker` that stands in for one;
+    `numa` is the NUMA node that a GPU is near, if that is known.
     """
 
     node: int | None = None
     device: int | None = None
     part: str = ""
     worker: bool = False
+    numa: int | None = field(default=None, compare=False)
 
     @property
     def is_node(self) -> bool:
@@ -177,7 +180,7 @@ class Verdict:
     it would be evidence of, and `place` the devices or nodes that it is about; an empty place is all of them. `who`
     says whose it is if the names of the place do not, and `measured` what was measured of them. `seen_in` says of an
     alert where else the same trouble shows; `low`, whether any of it is below what is normal for the hardware's limit,
-    also where the word is another.
+    also where the word is another. `case` is that of a rate.
     """
 
     part: Part
@@ -192,6 +195,18 @@ class Verdict:
     share: float | None = None
     seen_in: tuple[str, ...] = ()
     low: bool = False
+    case: Case = field(default_factory=dict)
+
+    @property
+    def num_devices(self) -> int:
+        """Of a collective how many take part; 0 of what is none."""
+        count = self.case.get("devices")
+        return count if isinstance(count, int) else 0
+
+    @property
+    def direction(self) -> str:
+        """Of a copy from or to the host."""
+        return str(self.case.get("direction", ""))
 
     @property
     def fine(self) -> bool:
@@ -234,7 +249,9 @@ class View:
 
     def device(self, index: int) -> Place:
         """One of its GPUs or workers."""
-        return Place(self.node, device=index, worker=self.result.emulated)
+        gpus = self.result.environment["gpus"]
+        numa = gpus[index]["numa_node"] if index < len(gpus) else None
+        return Place(self.node, device=index, worker=self.result.emulated, numa=numa)
 
 
 @lru_cache(maxsize=4)
