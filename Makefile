@@ -21,7 +21,7 @@ SLOW := workflow or cluster or container or browser or pretended
 # Side by side, since none of them measures this machine.
 SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4
 
-.PHONY: all wheels test test-fast test-containers test-clusters test-pretended test-workflows test-browser test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures sample schema lock clean
+.PHONY: all wheels zoo test test-fast test-containers test-clusters test-pretended test-workflows test-browser test-ranks pretended mutants fuzz faults check slurm generic kubernetes bench pictures sample schema lock clean
 all: $(VENV)/package
 	$(RUN) snakemake --cores all $(ARGS)
 
@@ -102,6 +102,10 @@ faults: $(VENV)/testing
 # ARGS="--devices 4 --races --only ddp pipeline", ARGS="--card t4"; ARGS=--help lists the rest.
 pretended: $(VENV)/testing
 	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/pretended_gpus/run.py $(ARGS)
+
+# Models of many kinds, by every strategy on two CPU ranks; half an hour. ARGS="teacher detection": some of them.
+zoo: $(VENV)/testing
+	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/zoo/run.py $(ARGS)
 
 check: $(VENV)/testing
 	$(RUN) ruff check .

@@ -10,7 +10,6 @@ import torch
 from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.measuring.interleaved_timing import time_epochs, time_rounds
 from scalecard.measuring.prepare import fail_wrong, prepared
-from scalecard.measuring.shared_decisions import Ranks
 from scalecard.measuring.stopping_rule import Rule
 from scalecard.measuring.timer import Bench
 from scalecard.records.record import Check, Reason
@@ -155,7 +154,8 @@ def test_ranks_that_no_longer_agree_fail_the_record(rule: Rule) -> None:
         """The other rank's checksum is 5."""
         return [max(values[0], 5), max(values[1], -5)] if len(values) == 2 and values[0] == -values[1] else [*values]
 
-    ranks: Ranks = SimpleNamespace(leads=True, alone=False, spans_nodes=False, barrier=lambda: None, maximum=maximum)
+    here = {"leads": True, "alone": False, "spans_nodes": False, "failed": {}, "begin": bool}
+    ranks: Any = SimpleNamespace(**here, barrier=lambda: None, maximum=maximum)
     subject = Subject(work=lambda: None, prove=lambda: [PASSED], agreeing=lambda: [torch.ones(3)])
     (timing,) = time_rounds([variant(subject)], devices=[], rule=rule, ranks=ranks)
     assert "ranks' parameters are no longer the same" in timing.failure
@@ -201,6 +201,9 @@ def test_every_rank_compares_checksums_even_if_its_own_state_is_wrong(rule: Rule
 
     class Counted:
         leads, alone, spans_nodes = True, False, False
+        failed: dict[str, Any] = {}  # noqa: RUF012
+
+        def begin(self, name: str) -> None: ...
 
         def barrier(self) -> None: ...
 

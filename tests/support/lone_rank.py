@@ -1,6 +1,6 @@
 """The only rank of a launch, on the CPU, in this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,14 @@ class LoneRank:
     spans_nodes: bool = False
     layout: Layout = field(default_factory=lambda: Layout(1))
     control: Any = None  # no process group: PyTorch then works without ranks
+    failed: Mapping[str, Any] = field(default_factory=dict)
+    begin: Callable[[str], object] = bool
 
     def synchronize(self) -> None:
         """On a CPU work is done when its call returns."""
+
+    def attempted(self, error: Exception | None) -> None:
+        """Nobody who would wait."""
 
     def barrier(self) -> None:
         """Nobody to wait for."""

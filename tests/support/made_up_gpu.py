@@ -1,6 +1,7 @@
 """A GPU whose memory is made up, and the only rank, which has it; nothing is computed."""
 
 import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,6 +27,11 @@ class Rank:
     world_size: int = 1
     leads: bool = True
     layout: Layout = field(default_factory=partial(Layout, 1))
+    failed: Mapping[str, Any] = field(default_factory=dict)
+    begin: Callable[[str], object] = bool
+
+    def attempted(self, error: Exception | None) -> None:
+        """Nobody who would wait."""
 
     def synchronize(self) -> None:
         """Nothing was submitted."""

@@ -26,6 +26,9 @@ class Rank:
     other: Trial = field(default_factory=Trial)
     left: Exception | None = None
 
+    def attempted(self, error: Exception | None) -> None:
+        """The other one comes as well."""
+
     def synchronize(self) -> None:
         if self.left:
             raise self.left

@@ -209,6 +209,13 @@ def timed(found: Sequence[StrategyRun], scaling: str) -> list[StrategyRun]:
     return [run for run in found if run.fits and (run.scaling == scaling or run.devices == 1)]
 
 
+def not_compared(found: Sequence[StrategyRun]) -> list[StrategyRun]:
+    """What divides the batch over several devices and failed, though it had room, or was lost with all of a launch."""
+    lost = [run for run in found if run.devices > 1 and run.status == LOST]
+    data = {kind.name for kind in strategies.ALL if kind.family is Family.DATA}
+    return [run for run in lost if "strategy" not in run.step.case or run.strategy in data]
+
+
 def fewest(found: Sequence[StrategyRun]) -> list[StrategyRun]:
     """Those on the smallest number of devices that hold one device's batch; empty if none does."""
     able = timed(found, "strong") or timed(found, "weak")

@@ -1,8 +1,8 @@
 """What a rank function gets: its device, its rank, the world size, and what the ranks agree on."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,9 @@ from scalecard.hardware import host
 from scalecard.hardware.device_timestamps import ClockMark, EventMark, Mark
 from scalecard.hardware.machine import Machine, threads_each
 from scalecard.hardware.vendors.runtimes import float32_is_float32
+from scalecard.records.record import Reason
 
+HEARD_IN = timedelta(seconds=20)  # of all ranks that fail at the same, the last is not much later than the first
 LAZY, UNBOUND = "-lazy", "-legacy"  # added to the name of a backend; not in PyTorch 2.11
 
 
@@ -29,6 +31,8 @@ class RankContext:
     layout: Layout
     timeout: timedelta
     group: dist.ProcessGroup | None = None  # for collectives of the device's tensors; None: of all ranks
+    failed: Mapping[str, tuple[str, Reason]] = field(default_factory=dict)  # in an earlier launch, by what was begun
+    begin: Callable[[str], object] = bool  # notes what this rank does, so that a failure costs that alone; "": nothing
 
     @property
     def leads(self) -> bool:
@@ -109,6 +113,18 @@ class RankContext:
         """Wait for every rank."""
         dist.barrier(group=self.control)
 
+    def attempted(self, error: Exception | None) -> None:
+        """All ranks come here after what may fail, with their error; raises it on one whose others do not come.
+
+        They wait for this rank inside of what it left, and would until the timeout, whose error would hide this one.
+        """
+        if self.alone:
+            return
+        try:
+            dist.monitored_barrier(self.control, HEARD_IN if error else self.timeout, wait_all_ranks=True)
+        except RuntimeError as silence:
+            raise (error or silence) from None
+
     def maximum(self, values: Sequence[float]) -> list[float]:
         """The element-wise maximum over ranks, by gloo, so as not to disturb NCCL's stream."""
         tensor = torch.tensor(values, dtype=torch.float64)
@@ -122,7 +138,13 @@ class RankContext:
         return values
 
 
-def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int) -> RankContext:
+def join(
+    machine: Machine,
+    timeout: timedelta,
+    layout: Layout,
+    devices_each: int,
+    failed: Mapping[str, tuple[str, Reason]] | None = None,
+) -> RankContext:
     """Make this process a rank: choose its device, run next to it, and create the process groups.
 
     The default group of a rank with one GPU is NCCL's. A rank with several gets gloo's, and one of NCCL's per device by
@@ -141,7 +163,7 @@ def join(machine: Machine, timeout: timedelta, layout: Layout, devices_each: int
     bound = _bound(device) if devices_each == 1 else None
     dist.init_process_group(dist.get_default_backend_for_device(bound or "cpu"), timeout=timeout, device_id=bound)
     control = _joined(dist.new_group(backend="gloo", timeout=timeout))
-    return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout)
+    return RankContext(dist.get_rank(), dist.get_world_size(), device, control, layout, timeout, failed=failed or {})
 
 
 def _joined(group: object) -> dist.ProcessGroup:

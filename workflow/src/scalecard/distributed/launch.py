@@ -4,6 +4,7 @@ The rendezvous and the process group always have a timeout, and a rank dies with
 nothing outlives a killed measurement. What the ranks of a node write down for it, in a folder:
 
     began.RANK     the process ID
+    doing.RANK     what it has begun, by the name that it gave; empty if nothing that a failure would be blamed on
     failed.RANK    the error, when, whether it says that another rank did not answer, and which ranks were stopped then
     records        what rank 0 has yielded so far
     spent          what rank 0 spent its seconds on, once it ends
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -73,6 +74,10 @@ class Notes:
     def begin(self, rank: int) -> None:
         """Called by a rank when it starts."""
         (self.folder / f"began.{rank}").write_text(str(os.getpid()))
+
+    def doing(self, rank: int, name: str) -> None:
+        """Called by a rank when it begins something."""
+        (self.folder / f"doing.{rank}").write_text(name)
 
     def leave(self, error: Exception, rank: int) -> None:
         """Called by a rank that fails."""
@@ -138,6 +143,11 @@ class Notes:
         frame = re.search(r'Current thread .*\n  File "(.*)", line (\d+) in (\S+)', stacks)
         return f", in {frame[3]} ({Path(frame[1]).name}, line {frame[2]})" if frame else ""
 
+    def begun(self) -> str:
+        """What all ranks of this node were doing, by the name that they gave; '' if nothing, or not the same."""
+        names = {path.read_text() for path in self.folder.glob("doing.*")}
+        return names.pop() if len(names) == 1 else ""
+
     def _began(self) -> dict[int, int]:
         """The process IDs of the ranks that began."""
         return {int(path.suffix[1:]): int(path.read_text() or 0) for path in self.folder.glob("began.*")}
@@ -172,24 +182,41 @@ def launch_and_record(
     unit: Unit = "s",
     devices_each: int = 1,
 ) -> list[Record]:
-    """The records that rank 0 yields. If a rank fails or is lost, those that came before, and a failed record of each
-    of `cases` that was not done, which says which rank it was and how.
+    """The records that rank 0 yields. If a rank fails or is lost in what has begun by a name, the ranks start again,
+    and do that no more; otherwise the records that came before, and a failed record of each of `cases` that was not
+    done, which says which rank it was and how.
 
     `cases` have their metrics, and the order in which they are measured. No records on a node that does not take part.
     They are a group: what an earlier run kept of it is not measured again.
     """
 
+    failed, before = dict[str, tuple[str, Reason]](), list[Record]()
+
     def launched() -> Iterator[Record]:
         try:
-            found = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each)
+            found = launch(function, *args, layout=layout, machine=machine, devices_each=devices_each, failed=failed)
         except RanksFailed as error:
             progress.say(f"failed: {error}")
-            failed = partial(Record.failed, note=str(error), reason=error.reason, unit=unit)
+            if error.doing and error.doing not in failed:
+                failed[error.doing] = str(error), error.reason
+                before.extend(record for record in error.records if record.status == "ok")
+                yield from launched()
+                return
+            absent = partial(Record.failed, note=str(error), reason=error.reason, unit=unit)
             left = _not_done(cases, error.records)
-            found = [[*error.records, *(failed(case, metric=of) for case, of in left)]]
-        yield from found[0] if found else ()
+            found = [[*error.records, *(absent(case, metric=of) for case, of in left)]]
+        yield from _with_earlier(before, found[0]) if found else ()
 
     return [*measured_once([function.__qualname__, str(layout), cases], launched())]
+
+
+def _with_earlier(earlier: Sequence[Record], records: Sequence[Record]) -> Iterator[Record]:
+    """The records, with what an earlier launch has measured in the place of what these had no more time for."""
+    measured = [(record.metric, record.case) for record in records if record.status == "ok"]
+    kept = [record for record in earlier if (record.metric, record.case) not in measured]
+    there = [(record.metric, record.case) for record in kept]
+    yield from kept
+    yield from (record for record in records if (record.metric, record.case) not in there)
 
 
 def _not_done(wanted: Sequence[tuple[Case, str]], records: Sequence[Record]) -> list[tuple[Case, str]]:
@@ -211,13 +238,14 @@ def launch(
     machine: Machine,
     devices_each: int = 1,
     timeout: timedelta = TIMEOUT,
+    failed: Mapping[str, tuple[str, Reason]] | None = None,
 ) -> list[Any]:
     """Run function(context, *args) on the ranks of this layout; return what each rank of this node returned.
 
     Records that it yields are returned as a list. Over several nodes each rank returns rank 0's value. On a node that
     does not take part the list is empty. `function` and `args` are pickled. RanksFailed names the first rank that
     failed and its error, and has the records that rank 0 had yielded; RankLost the rank that was killed or did not
-    answer. `timeout` is how long a rank waits for the others in any one operation.
+    answer. `timeout` is how long a rank waits for the others in any one operation. What `failed` before is not done.
     """
     meeting = Rendezvous.arrive(layout)
     if not meeting:
@@ -228,11 +256,13 @@ def launch(
         multiprocessing.set_forkserver_preload([RANK_SERVER, function.__module__])
         start = elastic_launch(meeting.config(logs=folder), _main)
         try:
-            joining = partial(join, machine, timeout, layout, devices_each)
+            joining = partial(join, machine, timeout, layout, devices_each, failed)
             returned = start(function, args, joining, dict(os.environ), notes)
         except ChildFailedError as error:
             failure = meeting.failure(notes.failure(error, nccl=not machine.emulated), timeout)
             failure.records = notes.journal.read()
+            # Other nodes do not know it, and would not start again.
+            failure.doing = "" if layout.nodes > 1 else notes.begun()
             raise failure from error
         except RendezvousError as error:
             raise meeting.missing_nodes_error() from error
@@ -258,6 +288,7 @@ def _main(
     faulthandler.enable((notes.folder / f"crashed.{rank}").open("w"))
     try:
         context = joining()
+        context.begin = partial(notes.doing, rank)
         value = function(context, *args)
         if isinstance(value, Iterator):
             value = notes.journal.keep(value) if rank == 0 else list(value)

@@ -132,12 +132,12 @@ def first_node_first(what: str) -> Iterator[None]:
 class RanksFailed(RuntimeError):
     """A rank's own code failed; the message names the rank and its error.
 
-    `records` are those that rank 0 had yielded before.
+    `records` are those that rank 0 had yielded before, and `doing` is what the ranks had begun, by its name.
     """
 
     def __init__(self, message: str, reason: Reason = Reason.ERROR) -> None:
         super().__init__(message)
-        self.reason, self.records = reason, list[Record]()
+        self.reason, self.records, self.doing = reason, list[Record](), ""
 
 
 class RankLost(RanksFailed):

@@ -22,17 +22,11 @@ import torch
 from scalecard import progress
 from scalecard.benchmarks.training import builders, checkpoint_cost
 from scalecard.benchmarks.training.checkpoint_cost import SAVE
+from scalecard.benchmarks.training.not_a_workload import NotAWorkload
 from scalecard.benchmarks.training.run_group import Group
 from scalecard.benchmarks.training.stage_timing import schedules_played as played
 from scalecard.benchmarks.training.strategy import References
-from scalecard.benchmarks.training.validate import (
-    NotAWorkload,
-    OfWorkloads,
-    Workloads,
-    by_other_recipes,
-    examined,
-    varies,
-)
+from scalecard.benchmarks.training.validate import OfWorkloads, Workloads, by_other_recipes, examined, varies
 from scalecard.distributed import Layout, layouts
 from scalecard.distributed.context import RankContext
 from scalecard.distributed.launch import launch, launch_and_record

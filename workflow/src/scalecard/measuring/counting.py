@@ -23,6 +23,7 @@ autograd. The optimiser's steps are seen by the version that every in-place chan
                                      changes PyTorch counts
     optimizer bytes                  that this rank's optimisers keep from step to step: momentum, and mean squares
     parameter bytes                  of all parameters that were changed, replicas and slices included
+    sharded units                    modules whose parameters are gathered together (FSDP2)
     test FLOPs                       of scoring the test images once
 """
 
@@ -141,7 +142,11 @@ def _lies_channels_last(factor: Any) -> bool:
 
 def _bytes(tensors: Any) -> int:
     """Of a tensor, or of all that there are, which an all-gather has in lists of lists."""
-    return tensors.nbytes if isinstance(tensors, Tensor) else sum(map(_bytes, tensors))
+    if not isinstance(tensors, Tensor):
+        return sum(map(_bytes, tensors))
+    if tensors.layout is torch.sparse_coo:
+        return tensors._indices().nbytes + tensors._values().nbytes
+    return tensors.nbytes
 
 
 _recomputing = threading.local()
@@ -223,6 +228,8 @@ def counted(subject: Subject, synchronize: Callable[[], None]) -> list[Count]:
     seen["parameter bytes"] = _bytes(
         tensor for tensor, then in zip(subject.parameters(), before, strict=True) if version(tensor) != then
     )
+    modules = subject.module.modules() if subject.module else ()
+    seen["sharded units"] = sum(hasattr(module, "set_reshard_after_forward") for module in modules)
     seen["optimizer bytes"] = _bytes(optimizer_states(subject.optimizers))
     if subject.test:
         with counting() as scoring:

@@ -40,8 +40,13 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
         return [Timing(variant=variant, left_out=LEFT_OUT) for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
+        if before := bench.ranks.failed.get(timing.variant.name):
+            timing.fail(*before)
+            continue
+        bench.ranks.begin(timing.variant.name)
         with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
             timing.prepared = _prepared(timing.variant, bench)
+    bench.ranks.begin("")
     for timing in timings:  # updates count from here on: proving another one changes parameters that variants share
         if timing.prepared:
             timing.prepared.versions = timing.prepared.subject.versions()

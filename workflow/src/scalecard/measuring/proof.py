@@ -26,6 +26,7 @@ from scalecard.records.record import Check, Reason
 
 TOLERANCE = 1e-10  # float64, several steps: rounding in another order costs about 1e-16 per step
 RUNS, NUDGE = 5, 2**-20  # plain steps as timed that a tolerance may be derived from, and how far they start apart
+EXACT = (torch.float64, torch.complex128)
 MOVED = 1e6  # times the tolerance that the parameters must have changed by, or equality would mean nothing
 ROUNDING = 3  # times the plain loop's own rounding error is allowed as timed: both sides have one
 ULPS = 10  # always allowed, in float32 as timed: by chance the plain loop may round better than what it judges
@@ -148,16 +149,26 @@ def change(name: str, trained: Trained, exact: Trained) -> Change:
 
     ProofFailed if the two differ so much that a wrong step could hide between them.
     """
-    error = _distance(_change(trained.before, trained.after), _change(exact.before, exact.after))
-    step = [now.float() - then.float() for then, now in zip(trained.before, trained.after, strict=True)]
-    return Change(step, _tolerance(name, error, trained.before[0].dtype))
+    step = [real(now).float() - real(then).float() for then, now in zip(trained.before, trained.after, strict=True)]
+    return Change(step, _tolerance(name, step_distance(trained, exact), trained.before[0].dtype))
+
+
+def step_distance(ours: Trained, reference: Trained) -> float:
+    """How far apart two changes of the parameters are, over the length of the second."""
+    return _distance(_change(ours.before, ours.after), _change(reference.before, reference.after))
+
+
+def real(tensor: Tensor) -> Tensor:
+    """All its values, and complex ones as pairs of real ones: .double() would leave out the imaginary part."""
+    tensor = tensor.to_dense() if tensor.layout is torch.sparse_coo else tensor
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _tolerance(name: str, error: float, dtype: torch.dtype) -> float:
     """What the rounding error of the plain loop in this dtype, relative to what is compared, allows."""
     if not ROUNDING * error < VOID:
         raise Void(f"{name}: void, rounding alone changes it by {error:.2g} of itself, not timed")
-    return max(ROUNDING * error, TOLERANCE if dtype == torch.float64 else ULPS * torch.finfo(dtype).eps)
+    return max(ROUNDING * error, TOLERANCE if dtype in EXACT else ULPS * torch.finfo(dtype).eps)
 
 
 def compressed(name: str, step: Change, shares: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> Change:
@@ -233,7 +244,7 @@ def same_gradients(name: str, ours: Sequence[Tensor], plain: Sequence[Tensor], e
 def _double(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
     """Some rows at a time, as in what follows: of a large model, all would be gigabytes on each of eight ranks."""
     for tensor in tensors:
-        values = torch.atleast_1d(tensor.detach())
+        values = torch.atleast_1d(real(tensor.detach()))
         rows = max(1, CHUNK * len(values) // max(1, values.numel()))
         for part in values.split(rows):
             yield part.cpu().double()
@@ -261,7 +272,7 @@ def _norm(tensors: Iterable[Tensor]) -> float:
 def largest_difference(ours: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
     """The largest absolute difference; infinite if shapes differ or a value on either side is not finite."""
     found = [0.0]
-    for a, b in zip(ours, reference, strict=True):
+    for a, b in zip(map(real, ours), map(real, reference), strict=True):
         if a.shape != b.shape:
             return float("inf")
         chunks = (values.detach().reshape(-1).split(CHUNK) for values in (a, b))

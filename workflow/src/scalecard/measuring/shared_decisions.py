@@ -6,9 +6,11 @@ noise, such as where to cut a model whose blocks were timed, is therefore decide
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from scalecard.records.record import Reason
 
 FOLDER = "SCALECARD_DECISIONS"  # inherited by the processes that measure
 THIS_RUN = "in-this-run-"  # begins the names of what the next run decides anew
@@ -32,6 +34,15 @@ class Ranks(Protocol):
     @property
     def spans_nodes(self) -> bool:
         return False
+
+    @property
+    def failed(self) -> Mapping[str, tuple[str, Reason]]:
+        """What ended an earlier launch of them, by the name with which it began; it is not done again."""
+        return {}
+
+    def begin(self, name: str, /) -> object:
+        """Note what is done from here on; "": nothing that a failure would be blamed on."""
+        return None
 
     def barrier(self) -> None:
         """Wait until all of them are here."""

@@ -22,8 +22,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from scalecard.workloads.modules import BATCH_NORM
 from scalecard.workloads.recipe import OptimizerSettings, change_forward, in_layout
-from scalecard.workloads.workload import BATCH_NORM
 
 STYLES: Mapping[str, type[Any]] = {"column": ColwiseParallel, "row": RowwiseParallel}
 

@@ -49,24 +49,24 @@ def pipeline_group(ctx: RankContext, depth: int) -> dist.ProcessGroup:
     return ctx.group_among([range(first, first + depth) for first in range(0, ctx.world_size, depth)], lazily=True)
 
 
-class _ToChannelsLast(torch.autograd.Function):
-    """Images channels last; the gradient that comes back for them is contiguous again."""
+class _Received(torch.autograd.Function):
+    """What a stage gets, if it is images perhaps channels last; the gradient that goes back for it is contiguous."""
 
     @staticmethod
-    def forward(_context: Any, images: Tensor) -> Tensor:
-        laid = in_layout(images, True)
+    def forward(_context: Any, values: Tensor, channels_last: bool) -> Tensor:
+        laid = in_layout(values, channels_last)
         return laid.view_as(laid)
 
     @staticmethod
-    def backward(_context: Any, gradient: Tensor) -> Tensor:
-        return gradient.contiguous()
+    def backward(_context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.contiguous(), None
 
 
-def channels_last_stage(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A stage's forward whose images lie channels last in between: the library sends contiguous tensors alone."""
+def contiguous_stage(forward: Callable[..., Any], channels_last: bool) -> Callable[..., Any]:
+    """A stage's forward that hands over contiguous tensors: the library sends no others, and one rank alone fails."""
 
-    def run(stage: nn.Module, images: Tensor) -> Tensor:
-        made: Tensor = forward(stage, _ToChannelsLast.apply(images))
+    def run(stage: nn.Module, values: Tensor) -> Tensor:
+        made: Tensor = forward(stage, _Received.apply(values, channels_last))
         return made.contiguous()
 
     return run

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Tree = Any
 NUM_BATCHES = 8
@@ -41,7 +41,20 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
 
 def doubled(tree: Tree) -> Tree:
     """The same numbers in float64; whole numbers, such as tokens, stay what they are."""
-    return mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, tree)
+    return mapped(in_float64, tree)
+
+
+def in_float64(tensor: Tensor) -> Tensor:
+    """The same numbers in float64, complex ones of two of them; whole ones stay what they are."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def exactly(model: nn.Module) -> nn.Module:
+    """The model, whose numbers become float64 in place: .double() would leave complex ones as they are."""
+    model._apply(in_float64)
+    return model
 
 
 def at_least_float32(scores: Tensor) -> Tensor:

@@ -101,6 +101,7 @@ class OptimizerSettings:
     name: OptimizerName = "plain_sgd"
     own: Callable[[list[Tensor]], torch.optim.Optimizer] | None = None
     clip: float = 0.0
+    leaves_out: bool = False  # a step may have no gradient for some parameters, and not change them
 
     @property
     def writes_per_step(self) -> int:
@@ -136,7 +137,7 @@ class OptimizerSettings:
 
     def updates(self, parameters: Iterable[Tensor]) -> dict[str, float]:
         """How a step's changes of these parameters are counted, and how many there are; not known of a file's own."""
-        if self.own:
+        if self.own or self.leaves_out:
             return {}
         every = list(parameters)
         return {"fused updates": len(_by_kind(every))} if self._fuses(every) else {"updates": self.writes_per_step}

@@ -166,15 +166,38 @@ def untrained(model: nn.Module) -> list[Tensor]:
     return [*(parameter for parameter in model.parameters() if not parameter.requires_grad), *model.buffers()]
 
 
+def followers(model: nn.Module) -> list[Tensor]:
+    """Frozen parameters that a forward may move, as those of a teacher: no more values than are trained.
+
+    More of them are a base that is adapted, and there may be no room for a copy of it.
+    """
+    frozen: list[Tensor] = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    return frozen if sum(map(Tensor.numel, frozen)) <= sum(map(Tensor.numel, trainable(model))) else []
+
+
+@torch.no_grad()
+def restore(tensors: Sequence[Tensor], saved: Sequence[Tensor]) -> None:
+    """Give tensors the values that were saved of them."""
+    for tensor, then in zip(tensors, saved, strict=True):
+        tensor.copy_(then)
+
+
 def gradient(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor], *, bf16: bool = False) -> list[Tensor]:
     """The weighted sum of the parts' gradients, one tensor per parameter that requires one."""
     parameters = trainable(model)
-    total = [torch.zeros_like(p) for p in parameters]
-    for part in parts:
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    teacher = followers(model) if len(parts) > 1 else []
+    saved = [tensor.detach().clone() for tensor in teacher]
+    for number, part in enumerate(parts):
+        if number:
+            restore(teacher, saved)  # each share's forward moves what follows from where the step began
         with autocast(parameters[0].device, bf16):
             value = part.weight * loss(model(part.inputs), part.targets)
-        for summed, slope in zip(total, torch.autograd.grad(value, parameters), strict=True):
-            summed.add_(slope)  # in place: a large model has no room for a third copy of itself
+        value.backward()  # not autograd.grad, in which reentrant checkpoints do not work; adds up in place
+    total: list[Any] = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
     return total
 
 
@@ -185,11 +208,11 @@ def autocast(device: torch.device, bf16: bool) -> AbstractContextManager[object]
 
 @torch.no_grad()
 def loss_of(model: nn.Module, parts: Step, loss: Callable[[Any, Any], Tensor]) -> float:
-    """The step's loss; the buffers stay as they are."""
-    saved = [b.clone() for b in model.buffers()]
+    """The step's loss; what a forward may change stays as it is: buffers, and teachers that follow the model."""
+    moving = [*followers(model), *model.buffers()]
+    saved = [tensor.detach().clone() for tensor in moving]
     value = sum(part.weight * float(loss(model(part.inputs), part.targets)) for part in parts)
-    for buffer, then in zip(model.buffers(), saved, strict=True):
-        buffer.copy_(then)
+    restore(moving, saved)
     return value
 
 

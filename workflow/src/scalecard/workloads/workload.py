@@ -17,7 +17,7 @@ from scalecard.hardware.failures import first_that_fits
 from scalecard.workloads import nested, reference
 from scalecard.workloads.compiled import compile_blocks
 from scalecard.workloads.meta import META, initialise, is_on_meta, materialised, put_on_meta
-from scalecard.workloads.modules import accepted, loaded
+from scalecard.workloads.modules import BATCH_NORM, accepted, layers_of, loaded, opened, proven_mode
 from scalecard.workloads.nested import NUM_BATCHES, Tree, leaves, mapped, seed_of, share
 from scalecard.workloads.recipe import (
     TEXTBOOKS,
@@ -34,7 +34,6 @@ from scalecard.workloads.recipe import (
 UNITS = ("samples", "tokens")
 HOST = torch.device("cpu")
 LENGTHS = 256  # samples of unequal length whose mean is taken
-BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ class Workload:
 
     With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
     Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
-    is `inexact` cannot compute in float64. `part` is which of how many equal shares of a batch it has: a rank's. `each`
-    is how many samples a device holds, as far as is known; 0: any. With `device_only`, the host does not compute what a
-    device cannot hold: of a batch that is many times too large, that would take too long.
+    is `inexact` cannot compute in float64. If it is `uneven`, its loss is no mean over samples: that of shares is
+    another. `part` is which of how many equal shares of a batch it has: a rank's. `each` is how many samples a device
+    holds, as far as is known; 0: any. With `device_only`, the host does not compute what a device cannot hold.
 
     If it `varies`, batches have unequal lengths. A step takes that of its `turn`, and each of so many `shares` its own.
     """
@@ -60,6 +59,7 @@ class Workload:
     exact: bool = False
     frozen: bool = False
     inexact: bool = False
+    uneven: bool = False
     part: tuple[int, int] = (0, 1)
     device_only: bool = False
     varies: bool = False
@@ -71,7 +71,7 @@ class Workload:
     def optimizer_settings(self) -> OptimizerSettings:
         """How a step changes the parameters."""
         own = self.module.optimizer if self.recipe.optimizer == "own" else None
-        return OptimizerSettings(self.lr, self.recipe.optimizer, own, self.recipe.clip)
+        return OptimizerSettings(self.lr, self.recipe.optimizer, own, self.recipe.clip, self.may_be_unused)
 
     @property
     def in_bf16(self) -> bool:
@@ -136,6 +136,11 @@ class Workload:
         """What is counted per second."""
         return getattr(self.module, "UNIT", "samples")
 
+    @property
+    def may_be_unused(self) -> bool:
+        """Whether parameters may get no gradient in a step, as those of experts that no token chose."""
+        return bool(getattr(self.module, "FIND_UNUSED_PARAMETERS", False))
+
     def network(self, device: torch.device, *, on_meta: bool = False) -> nn.Module:
         """The model, with the same parameters each time, which computes as the recipe says.
 
@@ -153,23 +158,27 @@ class Workload:
         elif self.recomputes:
             for block in self.wrappable_blocks(model):
                 change_forward(block, checkpointed(type(block).forward, self.recipe.checkpointing))
+        training = getattr(self.module, "TRAINING", False)
         if self.exact:
-            return model.double().eval()
-        return (autocast_forward(model) if self.in_bf16 else model).train(not self.frozen)
+            return proven_mode(nested.exactly(model), training)
+        model = autocast_forward(model) if self.in_bf16 else model
+        return proven_mode(model, training) if self.frozen else model.train()
 
     def blocks(self, model: nn.Module) -> list[nn.Module]:
-        """The workload's own or, without blocks(model), the model's children."""
-        return list(self.module.blocks(model) if hasattr(self.module, "blocks") else model.children())
+        """The workload's own or, without blocks(model), the model's children; lists and dicts of modules are opened."""
+        return opened(self.module.blocks(model) if hasattr(self.module, "blocks") else model.children())
 
     def wrappable_blocks(self, model: nn.Module) -> list[nn.Module]:
-        """Blocks with parameters that can be checkpointed or sharded: modules of the model, and the items of its lists.
+        """Blocks with parameters that can be checkpointed or sharded: modules of the model, none within another one.
 
-        One that blocks(model) has put together from several modules is none: the model does not call it.
+        One that blocks(model) has put together from several modules is none: the model does not call it. Without
+        blocks(model), of a child that has repeated layers, these and what is beside them.
         """
-        called, blocks = set(model.modules()), list[nn.Module]()
-        for block in self.blocks(model):
-            blocks += block.children() if isinstance(block, nn.ModuleList | nn.ModuleDict) else [block]
-        return [each for each in blocks if each in called and next(each.parameters(), None) is not None]
+        own = hasattr(self.module, "blocks")
+        blocks = self.blocks(model) if own else [unit for child in self.blocks(model) for unit in layers_of(child)]
+        called, inside = set(model.modules()), {each for block in blocks for each in list(block.modules())[1:]}
+        able = called - inside
+        return [each for each in dict.fromkeys(blocks) if each in able and next(each.parameters(), None) is not None]
 
     def initialise(self, keep: Callable[[str, Tensor], None]) -> None:
         """Give `keep` every parameter and buffer of the model by its name: of one on meta, a module at a time."""
@@ -208,8 +217,8 @@ class Workload:
 
     def placed(self, device: torch.device, tensor: Tensor, *, non_blocking: bool = False) -> Tensor:
         """A tensor of a batch on a device, in the precision in which the model computes."""
-        dtype = torch.float64 if self.exact and tensor.is_floating_point() else tensor.dtype
-        return in_layout(tensor.to(device, dtype, non_blocking=non_blocking), self.recipe.channels_last)
+        exact = nested.in_float64(tensor) if self.exact else tensor
+        return in_layout(exact.to(device, non_blocking=non_blocking), self.recipe.channels_last)
 
     def dataset(self) -> Any:
         """What a DataLoader reads, the same each time; None if the workload says nothing of it."""
@@ -271,11 +280,11 @@ class Workload:
         """The same, held as it is, then by a quarter of it at a time and so on, if its batches can be divided."""
         yield self
         each = min(self.each or most, most)
-        while each > 1 and self._divisible(self.network(META)):
+        while each > 1 and self.divisible(self.network(META)):
             each = max(1, each // 4)
             yield replace(self, each=each)
 
-    def _divisible(self, model: nn.Module) -> bool:
+    def divisible(self, model: nn.Module) -> bool:
         """Whether a batch may be split: batch normalisation sees whole ones where it is trained."""
         return not (model.training and any(isinstance(module, BATCH_NORM) for module in model.modules()))
 
@@ -283,7 +292,7 @@ class Workload:
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> reference.Plain:
         model = self.as_reference.network(device)
-        if self.each and self._divisible(model):
+        if self.each and not self.uneven and self.divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
         return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge, scored)
 
@@ -303,7 +312,7 @@ class Workload:
     def _train(
         self, model: nn.Module, steps: Sequence[reference.Step], exactly: bool, nudge: float, scored: bool
     ) -> reference.Plain:
-        model = model.double() if exactly and not self.inexact else model
+        model = nested.exactly(model) if exactly and not self.inexact else model
         with torch.no_grad():
             for parameter in model.parameters() if nudge else ():
                 parameter.mul_(1 + nudge)

@@ -62,10 +62,9 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
 
 def gradients_alone(ctx: RankContext, name: str, parameters: Sequence[Tensor], *, bucket_bytes: int) -> Subject:
     """The exchange of a model's gradients in buckets, and nothing else: what DDP could hide behind backward at best."""
-    flat, num_bytes = (
-        torch.zeros(sum(p.numel() for p in parameters), device=ctx.device),
-        sum(p.nbytes for p in parameters),
-    )
+    # In float32, whatever they are: as many bytes, rounded up, whose sums can be proven.
+    flat = torch.zeros(-(-sum(p.nbytes for p in parameters) // 4), device=ctx.device)
+    num_bytes = 4 * -(-sum(p.nbytes for p in parameters) // 4)
     buckets = flat.split(bucket_bytes // flat.element_size())
 
     def work() -> None:

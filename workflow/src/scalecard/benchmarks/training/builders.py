@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from scalecard.benchmarks.machine import collectives
@@ -35,9 +35,13 @@ from scalecard.records.record import Check
 from scalecard.workloads.meta import is_on_meta
 from scalecard.workloads.nested import Tree, sizes
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import HOST
+from scalecard.workloads.workload import HOST, Workload
 
 REPLICAS = "the replicas of nn.DataParallel are made anew for every forward, in which they would be compiled anew"
+UNUSED = "FSDP2 waits for every parameter's gradient: let every expert take part, with weight 0, to have it compared"
+MOST_IN_ONE = 0.9  # of the parameters
+ONE_UNIT = "nearly all parameters are gathered at once; let blocks(model) return repeated layers to need less memory"
+SPARSE = "FSDP2 takes no sparse gradients: make the embedding with sparse=False to have it compared"
 ON_HOST = "on a CPU everything is in the host's memory already"
 
 
@@ -82,12 +86,14 @@ def _nn_data_parallel(devices: Sequence[Device], references: References, at: Set
     optimizer = workload.optimizer_settings
     micro_sizes = workload.micro_batch_sizes(workload.batch_size)
     scattered = [part for micro in micro_sizes for part in sizes(micro, -(-micro // at.devices))]
+    # The loss is that of all outputs together; batch normalisation that is trained sees what each replica has.
+    parts = micro_sizes if workload.divisible(model) else scattered
     step = Step.of(workload, wrapped, batch)
     return trained(
         at,
         partial(first.submit, step),
         partial(state_of, model),
-        references.at(workload, scattered),
+        references.at(workload, parts),
         references=references,
         modules=[wrapped],
         devices=devices,
@@ -106,7 +112,7 @@ def on_ranks(ctx: RankContext) -> Iterator[StrategyBuilder]:
     yield StrategyBuilder(kinds.DDP, partial(_exchange, ctx), metric=EXCHANGE)
     yield StrategyBuilder(kinds.ZERO_1, partial(_zero_1, ctx))
     for kind in (kinds.FSDP_GRADIENTS, kinds.FSDP_PARAMETERS, kinds.FSDP_OFFLOAD):
-        yield StrategyBuilder(kind, partial(_fsdp, kind, ctx))
+        yield StrategyBuilder(kind, partial(_fsdp, kind, ctx), remark=_one_unit)
     if ctx.spans_nodes and ctx.world_size > ctx.layout.nodes:
         yield StrategyBuilder(kinds.HSDP, partial(_fsdp, kinds.HSDP, ctx, replicas=ctx.layout.nodes))
     yield StrategyBuilder(kinds.TENSOR_PARALLEL, partial(_tensor_parallel, ctx))
@@ -127,11 +133,18 @@ def _pipeline(kind: kinds.Strategy, ctx: RankContext, replicas: int = 1) -> Stra
 def _ddp(ctx: RankContext, references: References, at: Setting) -> Subject:
     model = at.workload.network(ctx.device)
     values = trainable(model)
-    counts = {
-        "all-reduced bytes": sum(value.nbytes for value in values),
-        "optimizer bytes": at.workload.optimizer_settings.state_bytes(values),
-    }
-    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, agreeing=lambda: values)
+    counts: dict[str, float] = {"optimizer bytes": at.workload.optimizer_settings.state_bytes(values)}
+    if not _sends_rows(model):
+        # Those that look for unused parameters also agree on which: a 32-bit number for each.
+        found = 4 * len(values) if at.workload.may_be_unused else 0
+        counts["all-reduced bytes"] = sum(value.nbytes for value in values) + found
+    wrapped = wrap(model, ctx, find_unused_parameters=at.workload.may_be_unused)
+    return _data_parallel(ctx, references, at, model, wrapped, counts, agreeing=lambda: values)
+
+
+def _sends_rows(model: nn.Module) -> bool:
+    """Whether a gradient is sparse, of the rows of an embedding that a batch looks up: how many is not known before."""
+    return any(getattr(module, "sparse", False) for module in model.modules())
 
 
 def _exchange(ctx: RankContext, _references: References, at: Setting) -> Subject:
@@ -150,12 +163,14 @@ def _zero_1(ctx: RankContext, references: References, at: Setting) -> Subject:
     except ValueError as error:
         raise CannotBe(str(error)) from error
     size = sum(value.nbytes for value in values)
-    counts = {"all-reduced bytes": size, "optimizer bytes": optimizer.state_bytes(mine)}
+    counts: dict[str, float] = {} if at.workload.may_be_unused else {"all-reduced bytes": size}
+    counts |= {"optimizer bytes": optimizer.state_bytes(mine)}
     if next(model.buffers(), None) is None:  # which DDP sends before a forward
         counts["collective bytes"] = 2 * size
     # Before its second step DDP agrees on its buckets, which are bytes as well.
     more = {"made": made, "agreeing": lambda: values, "settling": 1}
-    return _data_parallel(ctx, references, at, model, wrap(model, ctx), counts, **more)
+    wrapped = wrap(model, ctx, find_unused_parameters=at.workload.may_be_unused)
+    return _data_parallel(ctx, references, at, model, wrapped, counts, **more)
 
 
 def _alone(ctx: RankContext, references: References, at: Setting) -> Subject:
@@ -178,15 +193,15 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
         raise CannotBe(ON_HOST)
     recipe = replace(workload.recipe, precision="float32", channels_last=False)
     model = replace(workload, recipe=recipe).network(HOST, on_meta=True)
+    if workload.may_be_unused:
+        raise CannotBe(UNUSED)
+    if _sends_rows(model):
+        raise CannotBe(SPARSE)
     without_data = is_on_meta(model)
     if workload.recipe.channels_last:
         sharded.lay_channels_last(model)
-    try:
-        cut_model.blocks_of(workload, model)  # CannotBe if they do not have all of its parameters
-        blocks = [block for block in workload.wrappable_blocks(model) if not sharded.is_tied(block, model)]
-        once = cut_model.calls_each_once(replace(workload.as_reference, batch_size=1))
-    except CannotBe:
-        blocks, once = [], True
+    blocks = _units(workload, model)
+    once = cut_model.calls_each_once(replace(workload.as_reference, batch_size=1))
     ranks = ctx.world_size // replicas
     gathered = sharded.gathered_bytes(model.parameters(), ranks)  # also what is not trained
     if workload.in_bf16:
@@ -201,10 +216,24 @@ def _fsdp(kind: kinds.Strategy, ctx: RankContext, references: References, at: Se
         rank = ctx.rank % ranks
         sharded.materialise(model, workload.initialise, ctx.device, rank=rank, ranks=ranks, on_host=on_host)
     counts: dict[str, float] = {"optimizer bytes": workload.optimizer_settings.state_bytes(own)}
+    counts["sharded units"] = len({*blocks, model})
     if replicas == 1 and once:
         counts["collective bytes"] = len(workload.micro_batch_sizes(at.shares()[0])) * times * gathered + reduced
     more = {"after": partial(_shards_on_device, model)} if on_host else {}
     return _data_parallel(ctx, references, at, model, module, counts, **more)
+
+
+def _one_unit(at: Setting) -> str:
+    """A warning, if the model is gathered nearly whole: it then needs the memory of one that is not sharded."""
+    model = at.workload.as_reference.network(HOST, on_meta=True)
+    sizes = [sum(map(Tensor.numel, unit.parameters())) for unit in _units(at.workload, model)]
+    whole = sum(map(Tensor.numel, model.parameters()))
+    return ONE_UNIT if max([*sizes, whole - sum(sizes)]) > MOST_IN_ONE * whole else ""
+
+
+def _units(workload: Workload, model: nn.Module) -> list[nn.Module]:
+    """What is gathered by itself; the rest is gathered with the model."""
+    return [block for block in workload.wrappable_blocks(model) if not sharded.is_tied(block, model)]
 
 
 def _shards_on_device(model: nn.Module) -> Iterator[Check]:

@@ -59,12 +59,12 @@ def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
 
 @functools.cache
 def calls_each_once(workload: Workload) -> bool:
-    """Whether a forward calls every block once: the parameters of one that is called twice are gathered twice.
+    """Whether a forward calls every block that is sharded once: what is called twice is gathered twice.
 
     Of a model on the meta device also without data; if its forward looks at values, that is not known, and false.
     """
     model, called = workload.uncompiled.network(HOST, on_meta=True).eval(), Counter[int]()
-    blocks = blocks_of(workload, model)
+    blocks = workload.wrappable_blocks(model)
     for number, block in enumerate(blocks):
         block.register_forward_pre_hook(lambda *_, number=number: called.update([number]))
     without_data = is_on_meta(model)

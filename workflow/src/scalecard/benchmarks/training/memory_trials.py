@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from scalecard.benchmarks.training.strategy import CannotBe, References, Setting, StrategyBuilder
+from scalecard.benchmarks.training.strategy import UNEVEN, CannotBe, References, Setting, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of
@@ -27,6 +27,10 @@ from scalecard.time_spent import Activity, spent_on
 GRAIN = 16  # the largest batch is right to one part in so many
 LEAP = 8  # from a batch to the next one that is tried, once two peaks give a line
 AS_TIMED = "compared with the plain loop as it is timed alone: the memory is too small for float64"
+NO_MEAN = (
+    "its loss is no mean over samples: averaged over what is forwarded at once, a first step differs from the whole"
+    " batch's by {:.0%} of its length; docs/own-model.md has a loss that does not depend on it"
+)
 USABLE = 0.95  # of a GPU's memory; NCCL and cuBLAS take some of it later
 
 
@@ -69,6 +73,7 @@ class Trials:
     def of(self, strategy: StrategyBuilder, at: Setting) -> Trial:
         """Two steps at a setting; without GPUs one."""
         references = type(self.references)(self.references.device, self.references.steps, counting=False)
+        failure: Exception | None = None
         try:
             each_has_a_share = strategy.kind.family is Family.DATA
             shares, of = (at.devices, "devices") if each_has_a_share else (strategy.replicas, "replicas")
@@ -83,9 +88,10 @@ class Trials:
             # Errors of ours explain themselves, and too little memory is the reason that the record has.
             too_large = is_out_of_memory(error)
             said = first_line(error) if too_large or isinstance(error, CannotBe) else in_one_line(error)
-            mine = Trial(refused=said, out_of_memory=too_large)
+            mine, failure = Trial(refused=said, out_of_memory=too_large), error
             self._clear()
         empty_cache()
+        self.ctx.attempted(failure)
         everywhere: list[Trial] = self.ctx.all_gather(mine)
         # The first of the worst: out of memory is worse than refused, and that than accepted.
         worst = max(everywhere, key=lambda trial: (trial.out_of_memory, bool(trial.refused)))
@@ -226,8 +232,20 @@ def tried(
     )
     norm = at.workload.recipe.clip
     notes = [AS_TIMED] * proof.out_of_memory + [f"clipped to a norm of {norm:.3g}"] * bool(norm)
-    notes += [strategy.note] * bool(strategy.note)
+    notes += [said for said in (strategy.note, strategy.remark(at)) if said]
+    if exact and at.workload.uneven and not proof.out_of_memory:
+        apart = trials.references.apart(small.workload, _averaged(strategy, small))
+        notes += [NO_MEAN.format(apart)] * (apart > UNEVEN)
     return Fitting(strategy, variant, trial, proof, tuple(notes))
+
+
+def _averaged(strategy: StrategyBuilder, at: Setting) -> tuple[int, ...]:
+    """Samples of each of the losses whose mean a step takes; replicas of nn.DataParallel have one loss for all."""
+    if strategy.pipelined:
+        return at.micro_sizes() * strategy.replicas
+    shares = at.devices if strategy.kind.family is Family.DATA else strategy.replicas
+    shares = 1 if strategy.kind is DATA_PARALLEL else shares
+    return at.workload.micro_batch_sizes(*(at.workload.batch_size // shares,) * shares)
 
 
 def _proven_at(at: Setting, small: Setting | None, *, part: bool) -> list[Setting]:

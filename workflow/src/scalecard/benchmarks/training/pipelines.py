@@ -22,7 +22,7 @@ from scalecard.measuring.case_variant import Subject, Variant
 from scalecard.parallel.model_parallel import ModelParallel
 from scalecard.parallel.pipeline import ScheduledPipeline
 from scalecard.parallel.step import BatchCycle, state_of
-from scalecard.parallel.torch_pipelining import LibraryPipeline, channels_last_stage, mesh, pipeline_group
+from scalecard.parallel.torch_pipelining import LibraryPipeline, contiguous_stage, mesh, pipeline_group
 from scalecard.parallel.tutorial_pipeline import TutorialModel, TutorialStep
 from scalecard.records.schedules import SCHEDULES
 from scalecard.records.strategies import MODEL_PARALLEL, SINGLE, Schedule
@@ -236,8 +236,8 @@ def pipeline(
 def _cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
     """The model and its stages, which hand over contiguous tensors."""
     model, stages = cut(workload, cuts)
-    for stage in stages if workload.recipe.channels_last else ():
-        change_forward(stage, channels_last_stage(type(stage).forward))
+    for stage in stages:
+        change_forward(stage, contiguous_stage(type(stage).forward, workload.recipe.channels_last))
     return model, stages
 
 

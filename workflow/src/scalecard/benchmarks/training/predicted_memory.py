@@ -39,10 +39,11 @@ from scalecard.parallel import sharded
 from scalecard.records.axes import MemoryKind
 from scalecard.records.strategies import Division, Payload, Schedule, Strategy, Untimed
 from scalecard.workloads.meta import META
+from scalecard.workloads.modules import BATCH_NORM
 from scalecard.workloads.nested import mapped
 from scalecard.workloads.reference import trainable
 from scalecard.workloads.stage_cuts import Cuts
-from scalecard.workloads.workload import BATCH_NORM, HOST, Workload
+from scalecard.workloads.workload import HOST, Workload
 
 THREADS = "no formula: the first device also has the outputs of all, and their loss"
 LAYERS = "no formula for what devices keep that divide layers"

@@ -149,14 +149,13 @@ class Group:
         progress.detail(f"trying {strategy.kind.name}")
         if budget_over(self.ctx):
             return Record.skipped(case, LEFT_OUT, reason=Reason.NO_TIME, metric=strategy.metric)
-        found = tried(
-            strategy,
-            at,
-            self._small(at, strategy),
-            trials=self.trials,
-            name=f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}",
-            case=case,
-        )
+        name = f"{strategy.metric} of {strategy.kind.name}, {', '.join(map(str, case.values()))}"
+        if before := self.ctx.failed.get(name):
+            note, reason = before
+            return Record.failed(case, note, reason=reason, metric=strategy.metric)
+        self.ctx.begin(name)
+        found = tried(strategy, at, self._small(at, strategy), trials=self.trials, name=name, case=case)
+        self.ctx.begin("")
         return found if isinstance(found, Fitting) else found.record(case, strategy.metric)
 
     def setting(self, batch: int, scaling: str, strategy: StrategyBuilder) -> Setting:

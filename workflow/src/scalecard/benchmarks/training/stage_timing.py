@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from scalecard import progress
 from scalecard.benchmarks.machine import copies
 from scalecard.benchmarks.training.cut_model import balanced_cuts, crossing, cut, num_blocks
-from scalecard.benchmarks.training.strategy import STEP, References, Setting, StrategyBuilder, in_train_mode
+from scalecard.benchmarks.training.strategy import STEP, CannotBe, References, Setting, StrategyBuilder, in_train_mode
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import or_on_host
 from scalecard.hardware.host import is_out_of_memory
@@ -34,7 +34,7 @@ from scalecard.records.record import Check, Record, Telemetry
 from scalecard.records.schedules import SCHEDULES, Played, Schedule, gpipe, one_f_one_b, played_as_timed
 from scalecard.records.statistics import FEWEST
 from scalecard.records.strategies import MODEL_PARALLEL, OUR_1F1B, OUR_GPIPE, of
-from scalecard.workloads import reference
+from scalecard.workloads import nested, reference
 from scalecard.workloads.nested import doubled, flipped, mapped, rows
 from scalecard.workloads.recipe import TEXTBOOKS, OptimizerSettings, Recipe
 from scalecard.workloads.reference import trainable
@@ -131,7 +131,7 @@ def update(module: nn.Module, device: Device, optimizer: OptimizerSettings) -> S
 
     def prove() -> Iterator[Check]:
         plain = [p.detach().clone() for p in parameters]
-        exact = [p.double() for p in plain]
+        exact = doubled(plain)
         for values in (plain, exact):  # which clips nothing: that takes the gradients of all stages
             reference.optimizer_step(replace(optimizer, clip=0.0), values)([torch.ones_like(value) for value in values])
         work()
@@ -142,6 +142,8 @@ def update(module: nn.Module, device: Device, optimizer: OptimizerSettings) -> S
 
 
 def _alone(stage: int, device: Device, at: Setting) -> StageAlone:
+    if at.workload.may_be_unused:
+        raise CannotBe("a stage alone is proven by the gradient of every parameter, and some may get none")
     module, values = stage_of(at.workload, at.cuts, stage), given(at.workload, at.cuts, device.torch)[stage]
     return StageAlone(module, values, device, needs_gradient=stage > 0)
 
@@ -187,7 +189,7 @@ def _plain_and_exact(stage: int, at: Setting, alone: StageAlone, *, backward: bo
         if exactly and workload.inexact:
             values, gradient = values.mapped(flipped) if by_row else values, turned(gradient)
         elif exactly:
-            module, values, gradient = module.double(), values.mapped(doubled), doubled(gradient)
+            module, values, gradient = nested.exactly(module), values.mapped(doubled), doubled(gradient)
         module, values = module.to(place), values.to(place)
         with torch.set_grad_enabled(backward), reference.autocast(place, workload.in_bf16 and not exactly):
             output = values.through(module)

@@ -15,7 +15,7 @@ from scalecard import progress
 from scalecard.hardware.host import is_out_of_memory
 from scalecard.measuring.case_variant import Subject, Work
 from scalecard.measuring.counting import operations
-from scalecard.measuring.proof import Change, Trained, expected, training
+from scalecard.measuring.proof import Change, Trained, expected, step_distance, training
 from scalecard.measuring.timer import Synchronised
 from scalecard.records.axes import Case
 from scalecard.records.record import Check
@@ -23,12 +23,13 @@ from scalecard.records.strategies import Strategy
 from scalecard.workloads import reference
 from scalecard.workloads.compiled import Compiled, compiled_code
 from scalecard.workloads.nested import sizes
-from scalecard.workloads.recipe import checkpoint_options
+from scalecard.workloads.recipe import TEXTBOOKS, checkpoint_options
 from scalecard.workloads.stage_cuts import Cuts
 from scalecard.workloads.workload import Workload
 
 STEP, LOCAL, UPDATE = "step_time", "local_time", "update_time"
 UNSYNCHRONISED, EXCHANGE = "unsynchronised_time", "exchange_time"
+UNEVEN = 1e-6  # of a gradient, that no rounding explains: also where a model computes in float32 inside of float64
 CHECKED_EACH = 2  # samples of every device on which equality is proven
 
 
@@ -69,6 +70,7 @@ class References:
     def __init__(self, device: torch.device, steps: int, *, counting: bool = True) -> None:
         self.device, self.steps, self.counting = device, steps, counting
         self.wanted, self.operations = functools.cache(self._wanted), functools.cache(self._operations)
+        self.apart = functools.cache(self._apart)
 
     def counts(self, workload: Workload, sizes: Sequence[int]) -> dict[str, float]:
         """The operations of parts of these sizes; nothing if the device, which counts as it computes, is too small.
@@ -81,13 +83,19 @@ class References:
         return {name: sum(one[name] for one in known) for name in known[0]} if len(known) == len(sizes) else {}
 
     def at(self, workload: Workload, parts: Sequence[int]) -> Callable[[], Trained | Change]:
-        """After so many samples at a time; in float64 that makes no difference."""
+        """After so many samples at a time; in float64 that makes no difference, if the loss is a mean over samples."""
         whole = (workload.batch_size // workload.shares,) * workload.shares
-        return partial(self.wanted, workload, whole if workload.exact else tuple(parts))
+        return partial(self.wanted, workload, whole if workload.exact and not workload.uneven else tuple(parts))
 
     def _wanted(self, workload: Workload, parts: tuple[int, ...]) -> Trained | Change:
         plain = partial(workload.plain, self.device, parts, self.times(workload))
         return expected(workload.name, plain, exact=workload.exact)
+
+    def _apart(self, workload: Workload, parts: tuple[int, ...]) -> float:
+        """How far the gradient of these parts is from that of the whole batch, over the length of that: a step of 1."""
+        workload = replace(workload, lr=1.0, recipe=TEXTBOOKS)
+        ours, theirs = (workload.plain(self.device, sizes, 1, exactly=False) for sizes in (parts, (sum(parts),)))
+        return step_distance(ours, theirs)
 
     def times(self, workload: Workload) -> int:
         """How many steps are compared."""
@@ -125,7 +133,7 @@ class StrategyBuilder:
     `replicas` of the model share the batch. `suits` raises CannotBe for a setting at which it cannot be timed. With
     another `metric`, it is no strategy, but a part of one that explains its time, and is proven as it is timed only;
     `axes` say which part, and whether it depends on the batch (`of_batch`). A part whose proof also `trains` needs the
-    memory for that, too. A `note` goes to the record.
+    memory for that, too. A `note` goes to the record, and so does a `remark` on a setting.
     """
 
     kind: Strategy
@@ -137,6 +145,7 @@ class StrategyBuilder:
     of_batch: bool = True
     trains: Callable[[References, Setting], Subject] | None = None
     note: str = ""
+    remark: Callable[[Setting], str] = lambda _at: ""
 
     @property
     def pipelined(self) -> bool:

@@ -4,11 +4,8 @@ import functools
 import inspect
 import math
 import os
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import psutil
@@ -18,61 +15,37 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from scalecard import progress
-from scalecard.benchmarks.training.strategy import CHECKED_EACH
+from scalecard.benchmarks.training.not_a_workload import (
+    NotAWorkload,
+    lacks_a_package,
+    naming_errors,
+    where_it_raised,
+)
+from scalecard.benchmarks.training.strategy import CHECKED_EACH, UNEVEN, References
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
 from scalecard.workloads.compiled import no_compiler
 from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
-from scalecard.workloads.modules import accepted, loaded
+from scalecard.workloads.modules import BATCH_NORM, accepted, loaded
 from scalecard.workloads.nested import Tree, leaves, shapes_differ
 from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import BATCH_NORM, HOST, UNITS, Workload, chosen
+from scalecard.workloads.workload import HOST, UNITS, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 ROOM = 4  # times the parameters, for their gradients and what two samples need
 RATE_MARGIN = 10  # how many times the rate that is used the largest is at which a step lowers the loss
 FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
+COMPILED = "calls torch.compile; return the model as it is written, and set recipe.compile = true"
+DRAWS = (
+    "its loss differs from run to run in eval mode, so no proof can tell; draw random numbers if self.training alone"
+)
+NO_LOSS = (
+    "works in training mode and not in eval mode; write TRAINING = True in the file to have it proven in the first"
+)
 REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
-PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
-
-
-class NotAWorkload(ValueError):
-    """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
-
-    def __init__(self, workload: Workload, problem: str) -> None:
-        where = f"workloads.{workload.name}" + (f".file = {workload.file}" if workload.file else "")
-        super().__init__(f"{where}: {problem}")
-
-
-def lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
-    """Whether a module was not found, and is none of those in the file's own folder."""
-    if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
-        return False
-    own = Path(workload.file).resolve().parent / error.name.partition(".")[0]
-    return not own.is_dir() and not own.with_suffix(".py").is_file()
-
-
-@contextmanager
-def naming_errors(workload: Workload, doing: str) -> Iterator[None]:
-    """NotAWorkload for whatever a file of the user's raises, or PyTorch with what it returns, and where that was."""
-    try:
-        yield
-    except NotInitialised as error:
-        raise NotAWorkload(workload, str(error)) from error
-    except Exception as error:
-        raise NotAWorkload(workload, f"{doing} raises {where_it_raised(workload, error)}") from error
-
-
-def where_it_raised(workload: Workload, error: Exception) -> str:
-    path, frames = str(Path(workload.file).resolve()), traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == path][-1:]
-    line = [error.lineno] if isinstance(error, SyntaxError) else lines
-    text = [*str(error).splitlines(), ""][0]
-    said = "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text}"
-    return f"{said}; {PACKAGES}" if lacks_a_package(workload, error) else said
 
 
 def check_functions(workload: Workload) -> None:
@@ -140,6 +113,8 @@ def check_values(workload: Workload) -> None:
     """NotAWorkload if what the functions return cannot be trained: on the CPU, with two samples."""
     model = _called(workload, "model")
     _require(isinstance(model, nn.Module), workload, "model() returns", model, "return a torch.nn.Module")
+    if any(hasattr(module, "_orig_mod") for module in model.modules()):
+        raise NotAWorkload(workload, f"model() {COMPILED}")
     if not trainable(model):
         raise NotAWorkload(workload, "model() has no parameter that requires a gradient: there is nothing to train")
     if is_on_meta(model):
@@ -210,9 +185,10 @@ def _check_step(workload: Workload, model: nn.Module, inputs: Any, targets: Any)
     with naming_errors(workload, "the backward of the loss"):
         loss.backward()  # where a value was changed in place, say
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    if without:
+    if without and not workload.may_be_unused:
         shown = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
-        remedy = "use them, remove them, or set requires_grad_(False), or DDP would wait"
+        remedy = "use them, remove them, or set requires_grad_(False), or DDP would wait; of experts that get nothing"
+        remedy += " of some batches write FIND_UNUSED_PARAMETERS = True in the file"
         raise NotAWorkload(workload, f"no gradient reaches {shown}; {remedy}")
 
 
@@ -277,8 +253,9 @@ def examined(workload: Trained, device: torch.device, num_steps: int, num_device
     if not workload.file and (problem := _cannot_follow(workload)):  # a user's was checked before
         raise NotAWorkload(workload, problem)
     name = f"examined-{workload.name}-{num_devices}"
-    lr, frozen, inexact, clip = decided(name, lambda: _examined(workload, device, num_steps, num_devices))
-    return replace(workload, lr=lr, frozen=frozen, inexact=inexact, recipe=replace(workload.recipe, clip=clip))
+    found = decided(name, lambda: _examined(workload, device, num_steps, num_devices))
+    recipe = replace(workload.recipe, clip=found.pop("clip"))
+    return replace(workload, recipe=recipe, **found)
 
 
 def varies(workload: Workload) -> bool:
@@ -292,34 +269,53 @@ def by_other_recipes(
 ) -> Iterator[tuple[Workload, str]]:
     """An examined workload by every other recipe of these, at the same learning rate; and why it cannot be, or ''."""
     others = [replace(workload, recipe=recipe) for recipe in workload.recipe.others(precisions, checkpointing)]
-    draws = bool(others) and _draws(workload)
+    draws = bool(others) and _draws_as_trained(workload)
     for other in others:
         why_not = recipes.lacks_bf16(device) if other.in_bf16 else ""
         yield replace(other, frozen=draws or _normalises_in_bf16(other)), why_not or _cannot_follow(other)
 
 
-def _examined(
-    workload: Workload, device: torch.device, num_steps: int, num_devices: int
-) -> tuple[float, bool, bool, float]:
-    """The rate, whether the model is proven in eval mode and whether not in float64, and the limit of clipping."""
+def _examined(workload: Workload, device: torch.device, num_steps: int, num_devices: int) -> dict[str, Any]:
+    """What is then known of it, by the fields of Workload, and the limit of clipping."""
     progress.doing(f"{workload.name}: looking for a learning rate")
     try:
-        frozen = _draws(workload) or _normalises_in_bf16(workload)
+        frozen = _draws_as_trained(workload) or _normalises_in_bf16(workload)
     except NotInitialised as error:  # of a model that was too large to be looked at before
         raise NotAWorkload(workload, str(error)) from error
     workload = replace(workload, frozen=frozen)
+    _check_eval_mode(workload)
     small = replace(workload, batch_size=CHECKED_EACH * num_devices, exact=True)
     for tried in ([workload, small], [workload]):
         try:
             clip = _limit(workload.recipe.clip, [one.as_reference for one in tried], device)
             plain = [replace(one, recipe=Recipe(one.recipe.optimizer, clip=clip)) for one in tried]
-            return _rate(plain, device, num_steps), frozen, small not in tried, clip
+            lr, inexact = _rate(plain, device, num_steps), small not in tried
+            uneven = not inexact and _is_uneven(plain[0], device)
+            return {"lr": lr, "frozen": frozen, "inexact": inexact, "uneven": uneven, "clip": clip}
         except NotAWorkload:
             raise
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
             raised = error
     what = f"a step with {workload.batch_size} samples"
     raise NotAWorkload(workload, f"{what} raises {where_it_raised(workload, raised)}") from raised
+
+
+def _check_eval_mode(workload: Workload) -> None:
+    """NotAWorkload if it draws random numbers where it is proven, or has no loss there and one as it is trained."""
+    proven = replace(workload.as_reference, frozen=True)
+    try:
+        drawn = _draws(proven)
+    except Exception as error:  # of the user's code: it has worked in training mode
+        said = f"{NO_LOSS}: loss(model(inputs), targets) raises {where_it_raised(workload, error)}"
+        raise NotAWorkload(workload, said) from error
+    if drawn:
+        raise NotAWorkload(workload, DRAWS)
+
+
+def _is_uneven(small: Workload, device: torch.device) -> bool:
+    """Whether the mean of the losses of shares trains another model than the loss of the whole batch."""
+    each = CHECKED_EACH if small.batch_size > CHECKED_EACH else 1
+    return References(device, 1).apart(small, (each,) * (small.batch_size // each)) > UNEVEN
 
 
 def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> float:
@@ -368,9 +364,13 @@ def _normalises_in_bf16(workload: Workload) -> bool:
     return workload.in_bf16 and any(isinstance(each, BATCH_NORM) for each in workload.network(META).modules())
 
 
+def _draws_as_trained(workload: Workload) -> bool:
+    """As dropout does."""
+    return _draws(replace(workload.as_reference, frozen=False))
+
+
 def _draws(workload: Workload) -> bool:
-    """Whether the model draws random numbers as it is trained, as dropout does; on the host, which can hold it."""
-    workload = replace(workload.as_reference, frozen=False)
+    """Whether the model draws random numbers in the mode that it is in; on the host, which can hold it."""
     model, (inputs, targets) = workload.network(HOST), workload.batch(2, HOST)
     losses = []
     for seed in range(3):

@@ -1,0 +1,47 @@
+"""What is wrong with a user's workload, in one line: its key in config.yaml, and the line of its file that raised."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scalecard.workloads.meta import NotInitialised
+from scalecard.workloads.workload import Workload
+
+PACKAGES = "the image gets packages by container.packages; without an image they must be installed here"
+
+
+class NotAWorkload(ValueError):
+    """What is wrong with a workload, by its key in config.yaml, and what is accepted."""
+
+    def __init__(self, workload: Workload, problem: str) -> None:
+        where = f"workloads.{workload.name}" + (f".file = {workload.file}" if workload.file else "")
+        super().__init__(f"{where}: {problem}")
+
+
+def lacks_a_package(workload: Workload, error: BaseException | None) -> bool:
+    """Whether a module was not found, and is none of those in the file's own folder."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or not workload.file:
+        return False
+    own = Path(workload.file).resolve().parent / error.name.partition(".")[0]
+    return not own.is_dir() and not own.with_suffix(".py").is_file()
+
+
+@contextmanager
+def naming_errors(workload: Workload, doing: str) -> Iterator[None]:
+    """NotAWorkload for whatever a file of the user's raises, or PyTorch with what it returns, and where that was."""
+    try:
+        yield
+    except NotInitialised as error:
+        raise NotAWorkload(workload, str(error)) from error
+    except Exception as error:
+        raise NotAWorkload(workload, f"{doing} raises {where_it_raised(workload, error)}") from error
+
+
+def where_it_raised(workload: Workload, error: Exception) -> str:
+    path, frames = str(Path(workload.file).resolve()), traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == path][-1:]
+    line = [error.lineno] if isinstance(error, SyntaxError) else lines
+    text = [*str(error).splitlines(), ""][0]
+    said = "".join(f"line {number}: " for number in line) + f"{type(error).__name__}: {text}"
+    return f"{said}; {PACKAGES}" if lacks_a_package(workload, error) else said
