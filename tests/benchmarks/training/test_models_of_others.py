@@ -244,13 +244,16 @@ def test_what_a_device_cannot_hold_has_failed_and_the_others_are_measured(monkey
 def test_what_is_not_proven_of_a_model_has_failed_and_the_next_workload_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wrong = {"file": f"{OTHERS}/no_mean.py", "batch_size": 4}
-    records = measured(monkeypatch, 2, no_mean=wrong, toy={"batch_size": 4})
-    assert trained(records, "no_mean", 1) == {"single device"}
-    (record,) = [r for r in records if r.metric == "step_time" and r.matches(workload="no_mean", strategy="DDP")]
+    wrong = {"file": f"{OTHERS}/knows_its_rank.py", "batch_size": 4}
+    squared = {"file": f"{OTHERS}/no_mean.py", "batch_size": 4}
+    records = measured(monkeypatch, 2, knows_its_rank=wrong, no_mean=squared)
+    assert trained(records, "knows_its_rank", 1) == {"single device"}
+    (record,) = [r for r in records if r.metric == "step_time" and r.matches(workload="knows_its_rank", strategy="DDP")]
     assert (record.status, record.reason) == ("failed", Reason.NOT_PROVEN)
-    assert record.note.startswith("no_mean, 2 devices: parameters after 2 steps (float64): differs by")
-    assert trained(records, "toy", 2) >= DATA_PARALLEL
+    assert record.note.startswith("knows_its_rank, 2 devices: parameters after 2 steps (float64): differs by")
+    assert trained(records, "no_mean", 2) >= DATA_PARALLEL
+    (noted,) = [r for r in records if r.metric == "step_time" and r.matches(workload="no_mean", strategy="DDP")]
+    assert noted.note.startswith("its loss is no mean over samples")
 
 
 def test_a_model_that_cannot_be_trained_costs_its_own_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,9 +51,9 @@ def gist(result: Result, workload: str) -> str:
 
 def _use(result: Result, found: list[StrategyRun]) -> Iterator[Finding]:
     choice, too_large = choose(found, "strong"), [run for run in found if run.status == TOO_LARGE]
-    if (lost := not_compared(found)) and not (choice and choice.helps):
+    if (lost := not_compared(found)) and not (choice and choice.best.devices > 1):
         names = ", ".join(dict.fromkeys(run.where for run in lost))
-        text = f"nothing is recommended, since these could not be compared: {names}: {lost[0].step.why}"
+        text = f"nothing is recommended, since not all could be compared ({names}: {lost[0].step.why})"
         yield Finding(text=text, headline="not all could be compared", topic=Topic.ADVICE)
     elif choice and any(run.devices > 1 for run in timed(found, "strong")):
         yield Finding(text=_chosen(result, choice, found), headline=choice.best.where, topic=Topic.ADVICE)

@@ -1,7 +1,6 @@
 """Looks at the workloads of a configuration before anything is measured: are they trained so that a proof can tell?"""
 
 import functools
-import inspect
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from torch.utils.data import default_collate
 from scalecard import progress
 from scalecard.benchmarks.training.not_a_workload import (
     NotAWorkload,
+    check_functions,
     lacks_a_package,
     naming_errors,
     where_it_raised,
@@ -27,17 +27,16 @@ from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
 from scalecard.workloads.compiled import no_compiler
 from scalecard.workloads.meta import META, NotInitialised, is_on_meta, materialised
-from scalecard.workloads.modules import BATCH_NORM, accepted, loaded
+from scalecard.workloads.modules import BATCH_NORM, accepted
 from scalecard.workloads.nested import Tree, leaves, shapes_differ
 from scalecard.workloads.recipe import TEXTBOOKS, Checkpointing, OptimizerSettings, Precision, Recipe
 from scalecard.workloads.reference import trainable
-from scalecard.workloads.workload import HOST, UNITS, Workload, chosen
+from scalecard.workloads.workload import HOST, Workload, chosen
 
 Trained = TypeVar("Trained", bound=Workload)
 RATES = [10 ** (-half / 2) for half in range(12)]  # from 1 to 3e-6
 ROOM = 4  # times the parameters, for their gradients and what two samples need
 RATE_MARGIN = 10  # how many times the rate that is used the largest is at which a step lowers the loss
-FUNCTIONS = {"model": 0, "batch": 2, "loss": 2}  # required, with the number of their arguments that have no default
 COMPILED = "calls torch.compile; return the model as it is written, and set recipe.compile = true"
 DRAWS = (
     "its loss differs from run to run in eval mode, so no proof can tell; draw random numbers if self.training alone"
@@ -45,38 +44,6 @@ DRAWS = (
 NO_LOSS = (
     "works in training mode and not in eval mode; write TRAINING = True in the file to have it proven in the first"
 )
-REQUIRED = "model(), batch(size, seed), loss(outputs, targets)"
-
-
-def check_functions(workload: Workload) -> None:
-    """NotAWorkload if the file cannot be imported, lacks a function, or takes no such value."""
-    try:
-        module = loaded(workload.name, workload.file)
-    except Exception as error:  # a file of the user's may raise anything
-        raise NotAWorkload(workload, where_it_raised(workload, error)) from error
-    for name, given in FUNCTIONS.items():
-        function = getattr(module, name, None)
-        if not callable(function):
-            raise NotAWorkload(workload, f"has no function {name}; required: {REQUIRED}")
-        try:
-            inspect.signature(function).bind(*range(given))
-        except TypeError:
-            raise NotAWorkload(workload, f"{name} does not take {given} arguments; required: {REQUIRED}") from None
-        except ValueError:  # what has no signature is believed
-            pass
-    if workload.recipe.optimizer == "own" and not callable(getattr(module, "optimizer", None)):
-        raise NotAWorkload(workload, "recipe.optimizer = own: the file has no function optimizer(parameters)")
-    if workload.unit not in UNITS:
-        raise NotAWorkload(workload, f"UNIT = {workload.unit!r}: must be one of {', '.join(UNITS)}")
-    functions = ["model", "batch", *(["dataset"] if hasattr(module, "dataset") else [])]
-    if not callable(getattr(module, functions[-1])):
-        raise NotAWorkload(workload, "dataset is no function; it must be one that returns a torch.utils.data.Dataset")
-    arguments = [accepted(getattr(module, name)) for name in functions]
-    for key in workload.given:
-        if all(names is not None and key not in names for names in arguments):
-            known = sorted({name for names in arguments if names for name in names} - {"size", "seed"})
-            none = " nor ".join(f"{name}()" for name in functions)
-            raise NotAWorkload(workload, f"neither {none} takes {key}; known: batch_size, {', '.join(known)}")
 
 
 @functools.cache
