@@ -18,7 +18,8 @@ SHOWN = [pytest.param((name,), marks=pytest.mark.workflow) for name in platforms
 
 
 def drawn(name: str, results: list[Result]) -> Figure:
-    here, figure = results[0].platform, Figure()
+    here: str = results[0].platform
+    figure: Figure
     if name in answers.names():
         figure = answers.load(name).plot(measured.current([r for r in results if r.platform == here], SETTINGS))
     else:

@@ -30,6 +30,12 @@ WORDS = r"""where => {
   return text(document.querySelector(where)).split(/\s+/).filter(word => /[\p{L}\p{N}]/u.test(word)).length;
 }"""
 
+# In points, of the text in figures, as it is printed on a page whose width is that of the window.
+SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll(".plot svg")]
+  .filter(svg => svg.getClientRects().length)
+  .flatMap(svg => [...svg.querySelectorAll("text")].map(text => 0.75
+    * parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)))"""
+
 pytestmark = pytest.mark.browser
 
 
@@ -238,3 +244,15 @@ def test_on_paper_it_is_a_card_of_eight_pages(page: Page, two_cards: Path) -> No
     assert 2 <= len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(prefer_css_page_size=True))) <= 8
     page.emulate_media(media="print")
     assert page.locator("#use table").first.is_visible()
+    assert page.evaluate(SMALLEST_TEXT) >= 6
+
+
+def test_on_paper_the_figures_of_eight_gpus_fill_the_width_and_have_text_of_six_points(page: Page, four: Path) -> None:
+    page.set_viewport_size({"width": 703, "height": 1000})
+    page.goto(four.as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate(SMALLEST_TEXT) >= 6
+    widths = page.locator(".cards .plot svg:visible").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect().width / e.closest('section').getBoundingClientRect().width)"
+    )
+    assert min(widths) > 0.85

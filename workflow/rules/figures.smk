@@ -16,7 +16,7 @@ rule figure:
         others=update(
             expand(
                 "results/figures/{{name}}.{suffix}",
-                suffix=["png", "pdf", "csv", "html"],
+                suffix=["png", "pdf", "column.pdf", "csv", "html"],
             )
         ),
     log:

@@ -26,7 +26,7 @@ FAR = 10  # times the smallest value: beyond, it is not seen on an axis that beg
 AROUND, LEGEND = 0.9, 0.4  # inches of a panel around its bars, and for a legend
 WHISKER: dict[str, Any] = {"color": style.INK, "linewidth": 1.1}
 ODD = style.PALETTE[1]
-SMALLEST, LARGEST = 6.0, 9.0  # points, of a number in a cell
+SMALLEST, LARGEST = 7.0, 9.0  # points, of a number in a cell
 DARK, LIGHT = "#111418", "#ffffff"  # numbers stand on the cells' own colours, in light and dark pages
 Pair = tuple[int, int]  # of devices or nodes: from the first to the second
 
@@ -300,7 +300,7 @@ def heat_map(
             axes.text(x, y, text, ha="center", va="center", fontsize=size, color=ink, zorder=4)
     every = range(0, len(ends), 1 if size >= SMALLEST else 4)
     for set_ticks in (axes.set_xticks, axes.set_yticks):
-        set_ticks(list(every), [str(ends[place]) for place in every], fontsize="x-small")
+        set_ticks(list(every), [str(ends[place]) for place in every], fontsize=SMALLEST)
     axes.grid(visible=False)
     last = len(ends) - 0.5
     axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal")

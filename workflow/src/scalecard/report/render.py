@@ -65,6 +65,7 @@ PROVENANCE = (
     "cgroup_memory_max",
 )
 NUM_LEADING = 8
+FILES = {"SVG": "svg", "PDF": "pdf", "PDF of panels": "column.pdf", "PNG": "png", "CSV": "csv"}  # of a figure
 NOT_SHOWN = ("devices", "data_dir")  # settings
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
 
@@ -321,5 +322,5 @@ def _figure(
     return {
         "figure": html,
         "alt": f"Figure: {title} {findings[0].text if findings else ''}",
-        "files": [(kind.upper(), f"{figures.name}/{name}.{kind}") for kind in ("svg", "pdf", "png", "csv")],
+        "files": [(kind, f"{figures.name}/{name}.{suffix}") for kind, suffix in FILES.items()],
     }

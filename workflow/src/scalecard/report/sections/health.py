@@ -113,14 +113,14 @@ def _draw_strips(strips: Strips, axes: Axes, *, alone: bool) -> None:
             if odd:
                 places = [(rate.node, rate.place[0].device) for _, rate in marks]
                 text = ", ".join(f"{device}" if node is None else f"{node}:{device}" for node, device in places)
-                axes.text(min(xs), y, f"{text}  ", ha="right", va="center", fontsize=6.5)
+                axes.text(min(xs), y, f"{text}  ", ha="right", va="center", fontsize=charts.SMALLEST)
     shares = [share for own in strips.values() for _, share in own]
     # At least a tenth to either side, so that a healthy scatter looks small, and room for the odd ones' numbers.
     low, high = (0.0, 105.0) if alone else (min(85.0, 1.15 * min(shares) - 15), 105.0)
     axes.set(xlim=(low, max(high, 1.02 * max(shares))), ylim=(len(strips) - 0.5, -0.5))
     axes.set_xlabel("% of the hardware's limit" if alone else "% of the median of its peers")
     axes.locator_params(axis="x", nbins=5)
-    axes.set_yticks(range(len(strips)), strips, fontsize="x-small")
+    axes.set_yticks(range(len(strips)), strips, fontsize=charts.SMALLEST)
     if not alone:
         axes.axvline(100 * NOTABLE, color=style.INK, linewidth=0.8, linestyle="--")
         layout.of(axes).legend = True
