@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from io import StringIO
@@ -11,15 +11,19 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 from fixtures import platforms
+from scalecard.analysis import provenance
 from scalecard.analysis.platforms import current
 from scalecard.exports import scaling, summary_text
 from scalecard.figures import points
 from scalecard.jobs import plan
+from scalecard.records.axes import Case
 from scalecard.records.record import Record, Result
 from scalecard.report import answers, render, sections
 from support.blocks import CONFIG
+from support.builders import timed
 from support.said_values import MOST, Claim, Quantity, claims, worked_out
 
+Make = Callable[..., Result]
 Truth = dict[Quantity, float]
 SHOWN = ("ddp", "dp_concise", "dp_scratch", "strategies")
 SWINGS = (1.0, 1.3, 0.9, 1.1, 1.02, 1.25, 0.97)
@@ -128,3 +132,25 @@ def test_a_changed_number_is_found_wherever_it_stands(said: tuple[dict[str, str]
 
     unnoticed = [place for place in PLACES if not wrong(re.sub(r"\d+\.\d+", changed, texts[place]), truth)]
     assert unnoticed == []
+
+
+def test_a_step_that_several_experiments_timed_is_said_to_have_been_timed_by_each(make_result: Make) -> None:
+    """30, 31 and 40 ms; a fused step, and one at another batch, are no plain ones."""
+    step: Case = {"workload": "gpt", "devices": 1, "batch_size": 8, "unit": "samples", "units": 8}
+    one: Case = {"strategy": "single device"}
+    spec = {
+        "strategies": [(0.030, step | one | {"scaling": "strong", "precision": "bf16"})],
+        "input": [(0.031, step | {"data": "resident", "part": "workers"})],
+        "tuning": [
+            (0.040, step | one | {"bf16": 1}),
+            (0.020, step | one | {"bf16": 1, "fused": 2}),
+            (0.090, step | one | {"bf16": 1, "batch_size": 16}),
+        ],
+    }
+    results = [
+        make_result([timed([seconds] * 7, metric="step_time", **case) for seconds, case in cases], experiment=name)
+        for name, cases in spec.items()
+    ]
+    said = "A step of gpt on one device took 30 ms in strategies, 31 ms in input, 40 ms in tuning; ratios are of one"
+    assert [text for text in provenance.reasons_to_trust(results) if text.startswith(said)]
+    assert not [text for text in provenance.reasons_to_trust(results[:1]) if text.startswith("A step of")]

@@ -5,12 +5,12 @@ An interval within a process is too narrow if samples drift or resemble their ne
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 import scipy
 
-from scalecard.analysis import by_key, formatting
+from scalecard.analysis import by_key, formatting, step_records
 from scalecard.hardware.machine import from_facts
 from scalecard.progress import counted
 from scalecard.records.record import Reason, Record, Result, Slowdown
@@ -92,6 +92,7 @@ def reasons_to_trust(results: Sequence[Result]) -> list[str]:
         _counts(results),
         throttling(results),
         _processes(timed),
+        *_repeated(results),
         *filter(None, [time_spent(results), left_out(results)]),
     ]
 
@@ -145,6 +146,13 @@ def throttling(results: Sequence[Result]) -> str:
     slowed = sum(any({*gpu.reasons} & {*Slowdown} for gpu in gpus) for gpus in watched)
     where = f"in {slowed} of {counted(len(watched), 'timed case')} a GPU was slowed down"
     return f"Throttled: {where}." if slowed else f"No throttling in {counted(len(watched), 'case')}."
+
+
+def _repeated(results: Sequence[Result]) -> Iterator[str]:
+    """What several experiments timed, each in rounds of its own, so that no two values are taken for one quantity."""
+    for workload, own in step_records.repeated(results).items():
+        times = ", ".join(f"{formatting.seconds(step.median)} in {name}" for name, step in own.items())
+        yield f"A step of {workload} on one device took {times}; ratios are of one experiment's."
 
 
 def _processes(timed: Sequence[Record]) -> str:

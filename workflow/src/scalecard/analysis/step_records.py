@@ -1,9 +1,10 @@
 """Records of training steps: of one device alone, what was counted of a step, what options of DDP bring, and errors."""
 
 import math
+from collections.abc import Sequence
 
 from scalecard.analysis import formatting
-from scalecard.records.axes import BASELINE, DTYPES, MEMORY, Case, MemoryKind
+from scalecard.records.axes import BASELINE, DTYPES, MEMORY, Case, MemoryKind, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
 from scalecard.records.strategies import OTHER_RECIPE, SINGLE
@@ -46,6 +47,22 @@ def _beside(result: Result, step: Record, metric: str, case: Case) -> Record | N
 def single(result: Result, workload: str) -> Record | None:
     """One device alone."""
     return result.find("step_time", workload=workload, strategy=SINGLE.name)
+
+
+def repeated(results: Sequence[Result]) -> dict[str, dict[str, Record]]:
+    """Of each workload its plain step on one device, at the batch of `strategies`, by the experiments that timed it."""
+    by_name = {result.experiment: result for result in results}
+    found = dict[str, dict[str, Record]]()
+    for alone in by_name["strategies"].select("step_time", strategy=SINGLE.name) if "strategies" in by_name else ():
+        case: Case = {axis: alone.case.get(axis) for axis in ("workload", "batch_size")}
+        own = {"strategies": alone}
+        if resident := (loading := by_name.get("input")) and loading.find("step_time", **case, data="resident"):
+            own["input"] = resident
+        plain = () if dtype_of(alone) == BASELINE else ("bf16",)
+        tuned = by_name["tuning"].select("step_time", **case, devices=1) if "tuning" in by_name else []
+        own |= [("tuning", r) for r in tuned if rungs_of(r.case) == plain and r.matches(accumulate=None)]
+        found[alone.text("workload")] = own
+    return {workload: own for workload, own in found.items() if len(own) > 1}
 
 
 def counted(record: Record, name: str) -> float | None:
