@@ -38,7 +38,7 @@ def mine(name: str) -> Workload:
 )
 def test_a_model_is_measured_by_what_suits_it(name: str, measured: set[str], said: str) -> None:
     found = outcome(MODELS / f"{name}.py")
-    assert set(found.measured) == measured
+    assert set(found.measured) >= measured
     assert not [record.note for record in found.steps if record.status == "failed"]
     assert found.note("DDP").startswith(said)
 

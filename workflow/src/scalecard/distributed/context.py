@@ -121,7 +121,8 @@ class RankContext:
         if self.alone:
             return
         try:
-            dist.monitored_barrier(self.control, HEARD_IN if error else self.timeout, wait_all_ranks=True)
+            here: Any = dist.barrier(self.control, async_op=True)
+            here.wait(HEARD_IN if error else self.timeout)
         except RuntimeError as silence:
             raise (error or silence) from None
 
