@@ -123,3 +123,13 @@ def test_a_hundred_nights_cost_a_report_no_more_than_the_report_itself(tmp_path:
     )
     assert with_nights < 3 * without
     assert "100 nights" in (tmp_path / "report.html").read_text()
+
+
+def test_the_first_screen_names_what_became_slower_and_stayed_so(nights: Nights) -> None:
+    nights.keep_all([1.0, 1.001, 0.999, 1.0, 1.002, 0.998], platform="old", machine={**GPUS, "driver": "570.1"})
+    assert "Slower over the nights" not in write(nights, "old")
+    nights.keep_all([1.06, 1.061, 1.059, 1.06], platform="new", machine={**GPUS, "driver": "580.2"})
+    text = write(nights, "new")
+    line = "since 2026-01-08 02:10, 3 nights ago: driver 570.1 -&gt; 580.2"
+    assert text.index("Slower over the nights:") < text.index(line) < text.index("</header>")
+    assert text.count(line) == 3, "there, in the list, and in the table"

@@ -15,7 +15,7 @@ from scalecard.report import changes_section, changes_text, pages
 from scalecard.report.changes_section import SpeedUp, forest
 from scalecard.report.changes_text import Group, grouped
 from scalecard.report.table import Table
-from scalecard.report.trend import Series, Trend, changed, headline, ratio, with_interval, worst_first
+from scalecard.report.trend import Series, Trend, changed, headline, ratio, since, with_interval, worst_first
 
 GROUPS_HEAD = ("experiment", "cases", "median change", "range", "verdicts")
 
@@ -176,6 +176,7 @@ def trend_output(trend: Trend, *, nights: int) -> Output:
 def _lines(series: Series, nights: int) -> list[str]:
     time = ratio(series)
     lines = ["", f"{series.verdict}  {series.experiment}: {series.label}" + (f", {time}" if time else "")]
+    lines += [f"  {since(series, own)}" for own in series.since]
     for night, own in series.points[-nights:]:  # -0 is all
         changes = f"  [{'; '.join(changed(night))}]" if night.changes else ""
         lines.append(f"  {formatting.minute(night.finished)}  {with_interval(own)}{changes}")
@@ -193,5 +194,10 @@ def _fields(series: Series) -> dict[str, Any]:
         "ratio": row.ratio.value if row and row.ratio else None,
         "interval": ends(row.ratio) if row else None,
         "usual": series.usual,
+        "changes": [
+            {"night": own.night.name, "drift": own.drift, "ratio": own.ratio.value, "interval": ends(own.ratio)}
+            for own in series.since
+        ],
+        "odd_nights": [night.name for night in series.odd],
         "values": [{"night": night.name, "value": own.value, "interval": own.interval} for night, own in series.points],
     }

@@ -1,8 +1,8 @@
-"""How each number went from night to night, and whether the last night is slower than the nights before.
+"""How each number went from night to night, since when it is as it is, and whether the last night is slower.
 
 The verdict is that of `compare`, with its intervals, its margin and its control over all numbers together: A are the
 nights before, B is the last one. Each night before counts as one process, since nights differ more than the processes
-of one night do.
+of one night do. When a number changed is looked for over all nights with the same workload.
 """
 
 import itertools
@@ -13,10 +13,12 @@ from statistics import median
 from typing import Any
 
 from scalecard.analysis import MARGIN_OF_RUNS, by_key, formatting
+from scalecard.analysis.change_points import outliers, shifts
 from scalecard.analysis.compare import VERDICTS, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.progress import counted
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
+from scalecard.records.statistics import Ratio
 from scalecard.report import changes_text, kept_nights
 from scalecard.report.kept_nights import Entry
 from scalecard.report.night_folders import HISTORY, indices
@@ -26,7 +28,8 @@ from scalecard.report.table import Table
 BEFORE = 14  # nights that the last one is compared with: older ones say little of what is usual now
 HOW_TO_READ = (
     "Each panel is one number: its value on each night, with its 95 % interval. A dashed line is a night with another"
-    " driver, a dotted line one with another torch, container, commit or the like. A cross is slower than before."
+    " driver, a dotted line one with another torch, container, commit or the like. A triangle is the first night of a"
+    " change that stayed, a cross is slower than before."
 )
 
 
@@ -41,8 +44,25 @@ class Night:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Since:
+    """A number is another one since this night: at once or, by a drift, little by little. `ratio` is that of times."""
+
+    night: Night
+    nights_ago: int
+    drift: bool
+    ratio: Ratio
+
+    @property
+    def slower(self) -> bool:
+        return self.ratio.value > 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Series:
-    """One number over nights, the oldest first. `row` compares the last night with `usual`, if it has this number."""
+    """One number over nights, the oldest first. `row` compares the last night with `usual`, if it has this number.
+
+    `since` are its changes over all nights with the last one's workload, and `odd` nights far from their neighbours.
+    """
 
     experiment: str
     label: str
@@ -50,6 +70,8 @@ class Series:
     points: list[tuple[Night, Number]]
     row: Row | None
     usual: float | None
+    since: list[Since]
+    odd: list[Night]
 
     @property
     def verdict(self) -> str:
@@ -70,6 +92,12 @@ class Trend:
     @property
     def slower(self) -> list[Series]:
         return [each for each in self.series if each.verdict == "slower"]
+
+    @property
+    def shifted(self) -> list[tuple[Series, Since]]:
+        """The last change of each number, those that made it slower by most first."""
+        found = [(each, each.since[-1]) for each in self.series if each.since]
+        return sorted(found, key=lambda pair: -pair[1].ratio.value)
 
 
 def of_platform(platform: Path, *, only: Sequence[str] = (), margin: float = MARGIN_OF_RUNS) -> Trend:
@@ -110,7 +138,7 @@ def over(
         platform=platform,
         margin=margin,
         nights=list(nights.values()),
-        series=_series(ordered, nights, rows),
+        series=_series(ordered, nights, rows, margin),
         left_out=list(left_out),
     )
 
@@ -135,12 +163,29 @@ def _facts(entry: Entry) -> dict[str, object]:
     return {"gpus": [], **entry.environment}
 
 
-def _series(ordered: Sequence[Entry], nights: dict[str, Night], rows: dict[tuple[str, str], Row]) -> list[Series]:
+def _series(
+    ordered: Sequence[Entry], nights: dict[str, Night], rows: dict[tuple[str, str], Row], margin: float
+) -> list[Series]:
     points = by_key(
         ((entry.experiment, number.label, number.unit), (nights[entry.night], number))
         for entry in ordered
         for number in entry.numbers
     )
+    last = {entry.experiment: entry for entry in ordered}
+    alike = {(e.experiment, e.night) for e in ordered if not different_workload(e.spec, last[e.experiment].spec)}
+
+    def changed(experiment: str, own: Sequence[tuple[Night, Number]]) -> dict[str, Any]:
+        same = [(night, number.record.median) for night, number in own if (experiment, night.name) in alike]
+        times = [time for _, time in same]
+        found = shifts(times, margin=margin, numbers=len(points))
+        return {
+            "since": [
+                Since(night=same[one.at][0], nights_ago=len(same) - 1 - one.at, drift=one.drift, ratio=one.ratio)
+                for one in found
+            ],
+            "odd": [same[place][0] for place in outliers(times)],
+        }
+
     return [
         Series(
             experiment=experiment,
@@ -149,6 +194,7 @@ def _series(ordered: Sequence[Entry], nights: dict[str, Night], rows: dict[tuple
             points=own,
             row=rows.get((experiment, label)),
             usual=median(number.value for _, number in own[-BEFORE - 1 : -1]) if len(own) > 1 else None,
+            **changed(experiment, own),
         )
         for (experiment, label, unit), own in points.items()
     ]
@@ -236,9 +282,24 @@ def ratio(series: Series) -> str:
     return f"{row.ratio.value:.3f} of the time before{bounds}" + (f"; {changes_text.reason(row)}" if row.among else "")
 
 
+def since(series: Series, own: Since) -> str:
+    """'-6.5 % (-7.0 % to -6.1 %) since 2026-09-01 02:10, 30 nights ago: driver 570 -> 580', of a rate or of a time."""
+    ratio, power = own.ratio, 1 if series.unit == "s" else -1  # the ratio is that of times
+    assert ratio.interval is not None, "it was fitted"
+    value, *ends = (100 * (each**power - 1) for each in (ratio.value, ratio.interval.low, ratio.interval.high))
+    how = "little by little since" if own.drift else "since"
+    why = f": {'; '.join(changed(own.night))}" if own.night.changes and not own.drift else ""
+    at = f"{formatting.minute(own.night.finished)}, {own.nights_ago} nights ago{why}"
+    return f"{value:+.1f} % ({min(ends):+.1f} % to {max(ends):+.1f} %) {how} {at}"
+
+
 def worst_first(trend: Trend) -> list[Series]:
     """The series, those that became slower first."""
     return sorted(trend.series, key=lambda each: [*VERDICTS, each.verdict].index(each.verdict))
+
+
+def _name(series: Series) -> str:
+    return f"{formatting.spaced(series.experiment)}: {series.label}"
 
 
 def changed(night: Night) -> list[str]:
@@ -251,10 +312,12 @@ def page(trend: Trend) -> dict[str, Any]:
     rows = [
         {
             "Verdict": each.verdict,
-            "Number": f"{formatting.spaced(each.experiment)}: {each.label}",
+            "Number": _name(each),
             "Last night": with_interval(each.points[-1][1]),
             "Usually": number(each.usual, each.unit) if each.usual else "",
             "Time against before": ratio(each),
+            "Changed": "; ".join(since(each, own) for own in each.since),
+            "Odd nights": ", ".join(formatting.minute(night.finished) for night in each.odd),
         }
         for each in worst_first(trend)
     ]
@@ -262,6 +325,8 @@ def page(trend: Trend) -> dict[str, Any]:
         "headline": headline(trend),
         "how_to_read": HOW_TO_READ,
         "slower": [f"{each.experiment}: {each.label}, {ratio(each)}" for each in trend.slower],
+        "since": [f"{_name(each)}: {since(each, own)}" for each, own in trend.shifted],
+        "worse": sum(own.slower for _, own in trend.shifted),
         "table": Table.of("The last night against the nights before", rows),
         "changes": [
             (formatting.minute(night.finished), "; ".join(changed(night)))

@@ -18,10 +18,7 @@ from typing import Any
 from scalecard.analysis import formatting, learning, limits
 from scalecard.analysis.learning import Learning
 from scalecard.analysis.published_figures import Ours, Part
-from scalecard.figures import points
-from scalecard.figures.points import Point
-from scalecard.progress import counted
-from scalecard.records.axes import BASELINE, WAYS, Scalar, Way, rungs_of
+from scalecard.records.axes import BASELINE, Scalar, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.report import toc
 
@@ -32,7 +29,6 @@ INCLUDED: dict[Scalar, tuple[Part, ...]] = {
     "as printed": ("loader", "synchronisation"),
     "loaded": ("loader",),
 }
-WAY_NAMES: dict[Way, str] = {"loaded": "as printed", "resident": "ours"}
 
 
 class Topic(IntEnum):
@@ -205,16 +201,6 @@ def published_epochs(result: Result) -> Iterator[Ours]:
                 settings["test_images"] = result.spec.get("test_images") or learning.TEST_IMAGES
             count, includes = record.integer("devices", 1), INCLUDED[record.case.get("way")]
             yield Ours(metric=name, value=value, gpus=count, settings=settings, includes=includes)
-
-
-def epochs_as_printed(result: Result) -> list[Point]:
-    """Times of the textbook's epochs and of those that took turns with them, by way and number of devices."""
-    return [
-        points.timed(result, record, series="", x=f"{WAY_NAMES.get(way, way)}, {counted(devices, 'device')}")
-        for devices in result.spec.get("as_printed", ())
-        for way in WAYS
-        for record in result.select("epoch_time", way=way, devices=devices)
-    ]
 
 
 def accuracies(found: Learning, kind: str, prefix: str = "") -> Finding:

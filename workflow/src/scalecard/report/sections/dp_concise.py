@@ -32,10 +32,10 @@ from scalecard.report.sections import (
     Finding,
     Number,
     Topic,
-    epochs_as_printed,
     not_measured,
     published_epochs,
 )
+from scalecard.report.sections.dp_scratch import epochs_as_printed
 
 # The textbook's: on one device, and on two.
 PAIR: tuple[Case, Case] = ({"batch_size": 256, "lr": 0.1}, {"batch_size": 512, "lr": 0.2})

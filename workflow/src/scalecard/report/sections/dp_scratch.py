@@ -17,17 +17,20 @@ from scalecard.analysis.learning import compare_learning
 from scalecard.analysis.published_figures import Ours
 from scalecard.analysis.textbook_epochs import EpochParts, epoch_parts
 from scalecard.figures import charts, layout, points
+from scalecard.figures.points import Point
 from scalecard.progress import counted
+from scalecard.records.axes import WAYS, Way
 from scalecard.records.record import Result
 from scalecard.report.sections import (
     Finding,
     Number,
     Topic,
     accuracies,
-    epochs_as_printed,
     not_measured,
     published_epochs,
 )
+
+WAY_NAMES: dict[Way, str] = {"loaded": "as printed", "resident": "ours"}
 
 
 def plot(results: Sequence[Result]) -> Figure:
@@ -51,6 +54,16 @@ def plot(results: Sequence[Result]) -> Figure:
         charts.bars(parts, panels[-1], unit="s", xlabel="time of an epoch")
         panels[-1].set(title="as the textbook prints it, and ours")
     return figure
+
+
+def epochs_as_printed(result: Result) -> list[Point]:
+    """Times of the textbook's epochs and of those that took turns with them, by way and number of devices."""
+    return [
+        points.timed(result, record, series="", x=f"{WAY_NAMES.get(way, way)}, {counted(devices, 'device')}")
+        for devices in result.spec.get("as_printed", ())
+        for way in WAYS
+        for record in result.select("epoch_time", way=way, devices=devices)
+    ]
 
 
 def findings(result: Result) -> list[Finding]:
