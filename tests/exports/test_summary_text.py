@@ -106,7 +106,8 @@ def test_trust_counts_cases_proofs_and_processes() -> None:
         f"- No throttling in {proven} cases.",
         "- 2 processes per case.",
     ]
-    assert said[5].startswith("- Warning: the data set is synthetic (")
+    assert said[5].startswith("- A step of gpt on one device took ")
+    assert said[6].startswith("- Warning: the data set is synthetic (")
 
 
 @pytest.mark.parametrize(
