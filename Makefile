@@ -147,4 +147,4 @@ lock:
 
 # Keeps the measured results: no quick command can make them again.
 clean:
-	rm -rf $(VENV) .snakemake results/exports results/figures results/logs results/report.html
+	rm -rf $(VENV) .snakemake results/exports results/figures results/logs results/report.html results/report.zip

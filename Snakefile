@@ -28,6 +28,7 @@ rule all:
     default_target: True
     input:
         rules.report.output.html,
+        rules.report.output.archive,
         MEASURED,
         BESIDE_EXPORTS,
         expand("results/figures/{name}.png", name=FIGURES),

@@ -16,6 +16,7 @@ SHORT = {
     "hardware/facts.py": "all vendors and the host record facts with it, and the workflow finds its folder",
     "measuring/tracing.py": "a file of the profiler, which no timing takes",
     "report/night_folders.py": "the workflow asks it at every start, and imports no more",
+    "report/pages.py": "how every page is made of a template: reports, comparisons and galleries",
     "report/textbook.py": "what the page has of docs/",
     "time_spent.py": "all rooms may count what they spend, and it imports none",
     "workloads/builtin/resnet50.py": "one workload a file",

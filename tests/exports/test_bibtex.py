@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import yaml
+from scalecard import __version__
 from scalecard.analysis.provenance import provenance
 from scalecard.exports.metadata import citation
 from scalecard.records.record import Result
@@ -41,6 +42,8 @@ def test_scalecard_is_cited_as_its_own_file_says() -> None:
     assert found["title"] == f"{{{{{about['title']}}}}}"
     assert found["author"] == f"{{{{{about['authors'][0]['name']}}}}}"
     assert results()[0].environment["commit"][:12] in found["version"]
+    assert found["version"].startswith(f"{{{__version__}, ")
+    assert found.get("url", "").strip("{}") == about.get("repository-code", "")
 
 
 def test_odd_names_keep_braces_balanced_and_keys_plain(make_result: Callable[..., Result]) -> None:

@@ -196,7 +196,7 @@ def test_what_cannot_be_exported_is_named_and_its_files_say_so(
     assert (out / "results.csv").read_bytes() != MISSING
 
 
-def test_the_report_links_the_files_relative_to_itself(saved: Path, tmp_path: Path) -> None:
+def test_the_report_names_the_files_beside_it_and_links_none(saved: Path, tmp_path: Path) -> None:
     results, figures = tmp_path / "results", tmp_path / "results" / "figures"
     for name in ("strategies", *answers.names()):
         draw(name, [saved], [figures / f"{name}.html"])
@@ -207,7 +207,9 @@ def test_the_report_links_the_files_relative_to_itself(saved: Path, tmp_path: Pa
     (missing,) = render.write([saved], figures, results / "report.html", exports=tables)
     assert (missing.what, missing.ours) == ("scaling.tex", True)
     text = (results / "report.html").read_text()
-    assert '<a href="exports/a%20platform/scaling.csv">scaling.csv</a>' in text
-    assert '<a href="exports/a%20platform/scaling.pdf">scaling.pdf</a>' in text
+    assert "<code>results/exports/a platform/</code>: 2 files<" in text
+    assert "<p>scaling.csv, scaling.pdf</p>" in text
+    assert 'href="exports' not in text
+    assert "report.zip" not in text, "no archive was asked for"
     render.write([saved], figures, results / "report.html")
-    assert 'id="exports"' not in (results / "report.html").read_text()
+    assert "results/exports" not in (results / "report.html").read_text()

@@ -1,9 +1,11 @@
 """The first screen: which machine, how it scales, what to use, and what became slower with more devices."""
 
+import gzip
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from fixtures import platforms
@@ -13,8 +15,7 @@ from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import nickname
 from scalecard.analysis.slowdowns import slowdowns
 from scalecard.records.record import Record, Result
-from scalecard.report import advice_text, first_screen
-from scalecard.report.pages import takes
+from scalecard.report import advice_text, downloads, first_screen
 from scalecard.report.section import Section
 from support.builders import out_of_memory, timed
 from support.every_experiment import every_result
@@ -184,18 +185,18 @@ def test_of_strategies_those_that_lose_are_named_together(make_result: Make) -> 
     assert said == f"gpt: on 4 devices 3 strategies are slower than one device, {most}"
 
 
-def test_the_summary_and_the_citation_can_be_copied_and_the_table_is_linked(tmp_path: Path) -> None:
+def test_the_summary_and_the_citation_can_be_copied_and_the_table_is_in_the_page(tmp_path: Path) -> None:
     folder = tmp_path / "exports" / "box"
     folder.mkdir(parents=True)
     for name in ("results.csv", "results.parquet", "citation.bib", "summary.md"):
-        (folder / name).write_text(f"of {name}")
-    found = takes(sorted(folder.iterdir()), tmp_path / "report.html")
-    assert [(take.name, take.label, take.link, take.text) for take in found] == [
-        ("summary.md", "Copy summary", "exports/box/summary.md", "of summary.md"),
-        ("citation.bib", "Cite", "exports/box/citation.bib", "of citation.bib"),
-        ("results.csv", "CSV", "exports/box/results.csv", ""),
-    ]
-    assert takes([], tmp_path / "report.html") == []
+        (folder / name).write_text(f"of {name}, 5 %")
+    summary, citation, table = downloads.held(sorted(folder.iterdir()))
+    assert (summary.name, summary.label, summary.text) == ("summary.md", "Copy summary", "of summary.md, 5 %")
+    assert (citation.name, citation.label, citation.text) == ("citation.bib", "Cite", "of citation.bib, 5 %")
+    assert (table.name, table.label, table.text) == ("results.csv.gz", "CSV", "")
+    assert urlopen(summary.href).read() == b"of summary.md, 5 %"
+    assert gzip.decompress(urlopen(table.href).read()) == b"of results.csv, 5 %"
+    assert downloads.held([]) == []
 
 
 def test_what_a_fault_of_health_explains_is_no_warning_of_its_own() -> None:

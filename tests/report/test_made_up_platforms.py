@@ -170,7 +170,11 @@ def test_the_summary_is_copied_and_the_citation_too(browser: Browser, two_cards:
         page.locator("button.copy", has_text=label).click()
         page.wait_for_function("document.querySelector('.copied').textContent === 'Copied.'")
         assert page.evaluate("navigator.clipboard.readText()").startswith(begins)
-    assert page.locator("#summary a", has_text="CSV").get_attribute("href") == "exports/fixture-2xrtx4090/results.csv"
+    with page.expect_download() as waiting:
+        page.locator("#summary a", has_text="CSV").click()
+    assert waiting.value.suggested_filename == "results.csv"
+    exported = two_cards.parent / "exports" / "fixture-2xrtx4090" / "results.csv"
+    assert waiting.value.path().read_bytes() == exported.read_bytes()
     context.close()
 
 

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote_plus
 
 import pytest
 from scalecard.analysis.platforms import LeftOut
@@ -12,6 +12,7 @@ from scalecard.figures import style, svg
 from scalecard.records.files import InvalidResult, save
 from scalecard.records.record import Record, Result
 from scalecard.report import answers, figure_files, sections
+from scalecard.report.downloads import Downloads
 from scalecard.report.render import render, write
 from support.every_experiment import every_result
 from support.two_platforms import CHECKS, SKIPPED, SYNTHETIC, draw, timed, two_platforms, write_report
@@ -61,9 +62,12 @@ def test_further_packages_of_the_image_are_said_beside_the_locked_software(
     assert "further packages" not in render(results, figures)
 
 
-def test_a_trace_is_linked_by_the_name_that_it_was_written_under(results: list[Result], figures: Path) -> None:
-    trace = Path(results[0].platform, "traces", results[0].experiment, f"{quote_plus('my_model our 1f1b/2')}.json.gz")
-    assert f'<a href="{quote(trace.as_posix())}">my_model our 1f1b/2</a>' in render(results, figures, traces=[trace])
+def test_a_trace_is_named_by_the_name_that_it_was_written_under(results: list[Result], figures: Path) -> None:
+    folder = f"{results[0].platform}/traces/{results[0].experiment}"
+    offered = Downloads(beside={folder: [f"{quote_plus('my_model our 1f1b/2')}.json.gz"]})
+    page = render(results, figures, offered=offered)
+    assert "<li>my_model our 1f1b/2</li>" in page
+    assert f"<code>results/{folder}/</code>: 1 file<" in page
 
 
 def test_accuracies_on_synthetic_images_never_beside_published_ones(results: list[Result], figures: Path) -> None:

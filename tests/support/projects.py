@@ -96,7 +96,7 @@ def outputs(measured: Iterable[str] = (), *, figures: Iterable[str] = (), export
     every = experiments.names()
     files = [*exports.linked(every), *exports.beside(every)] if exported or measured else []
     made = {f"{here}/{name}.json" for name in measured} | images | {f"exports/{here}/{name}" for name in files}
-    return made | ({"report.html", "logs/report/left_out.json"} if made else set())
+    return made | ({"report.html", "report.zip", "logs/report/left_out.json"} if made else set())
 
 
 def results_of(folder: Path, platform: str | None = None) -> dict[str, Result]:

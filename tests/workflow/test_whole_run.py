@@ -6,9 +6,10 @@ import itertools
 import json
 import re
 import time
+import zipfile
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import unquote_plus
 
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from scalecard.benchmarks.training.cut_model import num_blocks
 from scalecard.hardware.machine import probe
 from scalecard.jobs import needs, plan
 from scalecard.report import answers, sections, toc
+from scalecard.report.downloads import FIGURES
 from support.projects import SMOKE, completed, copy_project, made_at, outputs, planned, results_of
 from support.shapes import SHAPES
 
@@ -112,13 +114,16 @@ def test_the_strangers_model_gets_its_bar_its_table_its_forecast_and_advice_in_g
     assert re.search(said, html.unescape(forecast))
 
 
-def test_what_one_takes_along_is_of_every_experiment_and_linked(measured: Path) -> None:
-    report, folder = (measured / "results" / "report.html").read_text(), measured / "results" / "exports" / HERE
+def test_what_one_takes_along_is_of_every_experiment_and_in_the_archive(measured: Path) -> None:
+    report, folder = measured / "results" / "report.html", measured / "results" / "exports" / HERE
     every = set(experiments.names())
     assert set(pd.read_csv(folder / "results.csv").experiment) == every
     assert set(pd.read_parquet(folder / "results.parquet").experiment) == every
-    for name in exports.linked(every):
-        assert f'href="exports/{HERE}/{name}"' in report
+    with zipfile.ZipFile(measured / "results" / "report.zip") as archive:
+        assert archive.read("scalecard/report.html") == report.read_bytes()
+        packed = set(archive.namelist())
+    assert {f"scalecard/exports/{HERE}/{name}" for name in exports.linked(every)} < packed
+    assert {f"scalecard/figures/{name}.{kind}" for name in every for kind in FIGURES} < packed
     for name in every:
         own = measured / "results" / HERE / f"{name}.json"
         assert (folder / "raw" / f"{name}.json").read_bytes() == own.read_bytes()
@@ -129,7 +134,7 @@ def section_of(report: str, name: str) -> str:
     return report[start : report.index("</section>", start)]
 
 
-def test_a_trace_of_every_strategy_is_beside_the_report_which_links_it(measured: Path) -> None:
+def test_a_trace_of_every_strategy_is_beside_the_report_which_names_it(measured: Path) -> None:
     report = (measured / "results" / "report.html").read_text()
     (strategies,) = [result for result in results_of(measured).values() if result.experiment == "strategies"]
     traces = sorted((measured / "results" / HERE / "traces" / "strategies").iterdir())
@@ -137,7 +142,8 @@ def test_a_trace_of_every_strategy_is_beside_the_report_which_links_it(measured:
     for path in traces:
         names = {event.get("name") for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
         assert names & {"aten::addmm", "aten::mm", "aten::linear", "aten::matmul"}, path.name
-        assert f'href="{HERE}/traces/strategies/{quote(path.name)}"' in report
+        assert f"<li>{html.escape(unquote_plus(path.name.removesuffix('.json.gz')))}</li>" in report
+    assert f"<code>results/{HERE}/traces/strategies/</code>: {len(traces)} files" in report
 
 
 def test_measurements_never_overlap(measured: Path) -> None:

@@ -72,16 +72,19 @@ for (const plot of document.querySelectorAll(".plot")) {
   plot.addEventListener("blur", () => tell(null));
 }
 
-/* Raw data is packed in the page. A browser that cannot unpack it saves it as it is. */
+/* Raw data and the table of all cases are packed in the page. A browser that cannot unpack it saves it as it is. */
 if ("DecompressionStream" in window) {
   for (const link of document.querySelectorAll("a.packed")) {
-    link.download = link.textContent = link.download.replace(/\.gz$/, "");
+    const name = link.download.replace(/\.gz$/, "");
+    if (link.textContent === link.download) link.textContent = name;
+    link.download = name;
     link.addEventListener("click", async event => {
       if (!link.href.startsWith("data:")) return;
       event.preventDefault();
       const packed = (await fetch(link.href)).body;
-      const json = await new Response(packed.pipeThrough(new DecompressionStream("gzip"))).blob();
-      link.href = URL.createObjectURL(json.slice(0, json.size, "application/json"));
+      const whole = await new Response(packed.pipeThrough(new DecompressionStream("gzip"))).blob();
+      const type = name.endsWith(".json") ? "application/json" : "text/csv";
+      link.href = URL.createObjectURL(whole.slice(0, whole.size, type));
       link.click();
     });
   }
@@ -124,20 +127,29 @@ window.addEventListener("hashchange", turn);
 for (const page of pages) page.hidden = page !== pages[0];
 turn();
 
-/* A click copies the summary or the citation; where that is not allowed, it shows and selects the text. */
+/* The archive is linked only where the report was written; a page that was sent has it not beside it. */
+for (const name of document.querySelectorAll("code.archive")) {
+  if (!location.pathname.endsWith("/results/report.html")) continue;
+  const link = Object.assign(document.createElement("a"), { href: name.textContent });
+  name.replaceWith(link);
+  link.append(name);
+}
+
+/* A click copies the summary, the citation or a figure's address; where that is not allowed, it selects the text. */
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = false;
   const source = document.getElementById(button.dataset.from);
-  source.closest("details").hidden = true;
+  const folded = source.closest("details.source");
+  if (folded) folded.hidden = true;
   button.addEventListener("click", async () => {
-    const told = document.querySelector(".copied");
+    const told = button.closest("p").querySelector(".copied");
     try {
-      await navigator.clipboard.writeText(source.textContent);
+      await navigator.clipboard.writeText(source.href ?? source.textContent);
       told.textContent = "Copied.";
     } catch {
-      Object.assign(source.closest("details"), { hidden: false, open: true });
+      if (folded) Object.assign(folded, { hidden: false, open: true });
       window.getSelection().selectAllChildren(source);
-      told.textContent = "Selected below: copy it with the keyboard.";
+      told.textContent = "Selected: copy it with the keyboard.";
     }
   });
 }

@@ -1,3 +1,6 @@
+FIGURE_FILES = ["png", "pdf", "column.pdf", "csv"]  # beside the SVG
+
+
 # One figure per experiment, with every platform that has a result of it, and one per question about this platform: for
 # papers, as the data it shows, and as the panels that the report includes.
 rule figure:
@@ -16,7 +19,7 @@ rule figure:
         others=update(
             expand(
                 "results/figures/{{name}}.{suffix}",
-                suffix=["png", "pdf", "column.pdf", "csv", "html"],
+                suffix=[*FIGURE_FILES, "html"],
             )
         ),
     log:

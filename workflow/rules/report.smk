@@ -1,8 +1,11 @@
-# Everything that was measured, on every platform, in one HTML file.
+# Everything that was measured, on every platform, in one HTML file; and that with the files beside it, to be sent.
 rule report:
     input:
         results=all_results,
         figures=expand("results/figures/{name}.html", name=FIGURES),
+        figure_files=expand(
+            "results/figures/{name}.{suffix}", name=FIGURES, suffix=FIGURE_FILES
+        ),
         history=HISTORY,
         trend=["results/figures/trend.html"] if HISTORY else [],
         exports=EXPORTS,
@@ -15,6 +18,7 @@ rule report:
             caption="../report/report.rst",
             category="Report",
         ),
+        archive=update("results/report.zip"),
         left_out=update("results/logs/report/left_out.json"),
     log:
         "results/logs/report.log",
@@ -29,7 +33,8 @@ rule report:
     shell:
         "$DRAW python -m scalecard report --results {input.results:q} --figures {params.figures:q}"
         " --history {input.history:q} --exports {input.exports:q} --show {params.show:q}"
-        " --answers {params.answers:q} --left-out {output.left_out:q} --output {output.html:q} 2>&1 | tee {log:q}"
+        " --answers {params.answers:q} --left-out {output.left_out:q} --archive {output.archive:q}"
+        " --output {output.html:q} 2>&1 | tee {log:q}"
 
 
 # A first report, of what is measured first: within a quarter of an hour on GPUs.

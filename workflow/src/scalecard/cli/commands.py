@@ -126,7 +126,8 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         command.add_argument("--show", type=json.loads, help="JSON: the platforms to draw beside it, at most three")
         command.add_argument("--answers", type=json.loads, default={}, help="JSON: the settings of answers, by name")
     report.add_argument("--history", type=Path, nargs="*", default=[], help="the indices of kept nights")
-    report.add_argument("--exports", type=Path, nargs="*", default=[], help="files to link, relative to the report")
+    report.add_argument("--exports", type=Path, nargs="*", default=[], help="the exported files that the report offers")
+    report.add_argument("--archive", type=Path, help="also write the report and the files beside it to one .zip")
     report.add_argument("--left-out", type=Path, help="also write what of this platform is left out, as JSON")
 
 
@@ -256,7 +257,7 @@ def _report(args: argparse.Namespace) -> None:
     from scalecard.report import render
 
     left_out = render.write(
-        args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers
+        args.results, args.figures, args.output, args.show, args.history, args.exports, args.answers, args.archive
     )
     for each in left_out:
         print(each)

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from scalecard import __version__
 from scalecard.analysis.provenance import commits, provenance
 from scalecard.exports import CRATE, OF_ALL, RAW, SCALING
 from scalecard.hardware.facts import ROOT
@@ -69,8 +70,10 @@ def citation(results: Sequence[Result]) -> str:
     }
     of_results = _bibtex("misc", f"scalecard-{results[0].platform}", fields)
     about: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    version = f"commit {', '.join(commits(results))}"
+    version = f"{__version__}, measured at commit {', '.join(commits(results))}"
     fields = {"title": about["title"], "version": version, "license": about["license"]}
+    if url := about.get("repository-code"):
+        fields["url"] = url
     of_scalecard = _bibtex("software", "scalecard", fields, " and ".join(map(_author, about["authors"])))
     return f"% Who measured is not recorded: add an author.\n{of_results}\n{of_scalecard}"
 

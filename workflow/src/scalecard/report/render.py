@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote_plus
+from urllib.parse import unquote_plus
 
 from scalecard.analysis import formatting, platforms, provenance, published_figures
 from scalecard.analysis.platforms import (
@@ -32,6 +32,7 @@ from scalecard.records.record import Result
 from scalecard.report import (
     answers,
     changes_section,
+    downloads,
     first_screen,
     pages,
     record_table,
@@ -41,7 +42,8 @@ from scalecard.report import (
     toc,
     trend,
 )
-from scalecard.report.pages import MISSING, Take
+from scalecard.report.downloads import NO_DOWNLOADS, Downloads
+from scalecard.report.pages import MISSING
 from scalecard.report.section import Brief, Section, others_table
 from scalecard.report.sections import Finding
 from scalecard.report.table import Table
@@ -65,7 +67,6 @@ PROVENANCE = (
     "cgroup_memory_max",
 )
 NUM_LEADING = 8
-FILES = {"SVG": "svg", "PDF": "pdf", "PDF of panels": "column.pdf", "PNG": "png", "CSV": "csv"}  # of a figure
 NOT_SHOWN = ("devices", "data_dir")  # settings
 NOT_WRITTEN = "it could not be written; see results/logs/exports.log"
 
@@ -119,27 +120,30 @@ def write(
     history: Sequence[Path] = (),
     exports: Sequence[Path] = (),
     settings: Settings = NO_SETTINGS,
+    archive: Path | None = None,
 ) -> list[LeftOut]:
     """Write the report of these result files, the current platform's first; return what is left out.
 
-    Those of the `exports` are linked that could be written.
+    Those of the `exports` are offered that could be written. The `archive` gets the report and what is beside it.
     """
     found = gather(paths)
     traces = sorted(paths[0].parent.glob("traces/*/*.json.gz"))
     there = [path for path in exports if path.read_bytes() != MISSING]
     left_out = [*found.left_out, *(LeftOut(p.name, NOT_WRITTEN, ours=True) for p in exports if p not in there)]
+    names = {*(path.stem for path in paths), *answers.names(), *(["trend"] if history else [])}
+    beside = downloads.by_folder([*downloads.figure_files(figures, names), *there, *traces], output)
     text = render(
         found.results,
         figures,
         show=show,
         left_out=left_out,
         history=history,
-        traces=[path.relative_to(output.parent) for path in traces if path.is_relative_to(output.parent)],
-        exports=[pages.link(path, output) for path in there],
-        taken=pages.takes(there, output),
+        offered=Downloads(downloads.held(there), beside, archive.name if archive else ""),
         settings=settings,
     )
     write_atomically(output, text)
+    if archive:
+        downloads.write_archive(archive, output, beside)
     return left_out
 
 
@@ -150,16 +154,14 @@ def render(
     show: Sequence[str] | None = None,
     left_out: list[LeftOut] | None = None,
     history: Sequence[Path] = (),
-    traces: Sequence[Path] = (),
-    exports: Sequence[str] = (),
-    taken: Sequence[Take] = (),
+    offered: Downloads = NO_DOWNLOADS,
     settings: Settings = NO_SETTINGS,
 ) -> str:
     """The report; the first result's platform is the current one, and `show` names the platforms to draw.
 
     `figures` is the folder of the figures' panels. To `left_out` is added what cannot be said or was not drawn.
-    `history` are the indices of kept nights, `exports` are linked, `taken` is on the first screen, `settings` are those
-    of answers. ValueError: one platform, different hardware. InvalidResult: nothing can be said of the current one.
+    `history` are the indices of kept nights, `offered` is to be saved, `settings` are those of answers. ValueError: one
+    platform, different hardware. InvalidResult: nothing can be said of the current one.
     """
     refuse_mixed_machines(results, "results")
     left_out = [] if left_out is None else left_out
@@ -180,9 +182,10 @@ def render(
         "matrix": [_matrix_row(name, platforms, own) for name, own in by_name.items()],
         "others": others_table(brief, list(by_name)),
         "trend": _trend(history, figures, platforms[0]) if history else None,
-        "sections": {name: _section(own, figures, platforms[0], traces, left_out) for name, own in by_name.items()},
+        "downloads": offered,
+        "sections": {name: _section(own, figures, platforms[0], offered, left_out) for name, own in by_name.items()},
     }
-    return pages.render("report.html.j2", left_out=by_reason(left_out), exports=exports, takes=taken, **values)
+    return pages.render("report.html.j2", left_out=by_reason(left_out), **values)
 
 
 def _said_of_all(
@@ -273,7 +276,7 @@ def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> lis
 
 
 def _section(
-    own: Sequence[Section], figures: Path, current: str, traces: Sequence[Path], left_out: list[LeftOut]
+    own: Sequence[Section], figures: Path, current: str, offered: Downloads, left_out: list[LeftOut]
 ) -> dict[str, Any]:
     """One experiment on every platform, for the template, which shows of the first one what is in its section."""
     name, results = own[0].name, [s.result for s in own]
@@ -304,7 +307,7 @@ def _section(
         "method": section.method(name),
         "settings": [(own[0].platform, {k: v for k, v in results[0].spec.items() if k not in NOT_SHOWN})],
         "traces": [
-            (unquote_plus(Path(path.stem).stem), quote(path.as_posix())) for path in traces if path.parent.name == name
+            unquote_plus(Path(Path(file).stem).stem) for file in offered.beside.get(f"{current}/traces/{name}", ())
         ],
         "raw": [s.raw for s in own if s.platform == current],
         "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],
@@ -314,7 +317,7 @@ def _section(
 def _figure(
     figures: Path, name: str, title: str, findings: Sequence[Finding], left_out: list[LeftOut]
 ) -> dict[str, Any]:
-    """A figure as the page shows it, what it says in words, and its files; if it could not be drawn, it is left out."""
+    """A figure as the page shows it, and what it says in words; if it could not be drawn, it is left out."""
     html = (figures / f"{name}.html").read_text("utf-8")
     if html == svg.MISSING:
         reason = f"it could not be drawn; see results/logs/figures/{name}.log"
@@ -322,5 +325,4 @@ def _figure(
     return {
         "figure": html,
         "alt": f"Figure: {title} {findings[0].text if findings else ''}",
-        "files": [(kind, f"{figures.name}/{name}.{suffix}") for kind, suffix in FILES.items()],
     }

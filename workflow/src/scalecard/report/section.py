@@ -1,8 +1,6 @@
 """What the report says about one result: all of it, computed once, or its headline if its platform is not drawn."""
 
 import ast
-import base64
-import gzip
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from scalecard.analysis.limits import Judgement
 from scalecard.analysis.published_figures import Match, Ours
 from scalecard.records.files import as_json
 from scalecard.records.record import Result
-from scalecard.report import beside_book, record_table, sections
+from scalecard.report import beside_book, downloads, record_table, sections
 from scalecard.report.record_table import Proof, Row, proofs
 from scalecard.report.sections import Finding
 from scalecard.report.table import Table
@@ -114,10 +112,9 @@ class Section:
     @property
     def raw(self) -> dict[str, str]:
         """The result's file name, and a data URL with its compressed content, which report.js unpacks."""
-        packed = gzip.compress(as_json(self.result).encode(), mtime=0)
         return {
             "file": f"{self.platform}-{self.name}.json.gz",
-            "href": f"data:application/gzip;base64,{base64.b64encode(packed).decode()}",
+            "href": downloads.packed(as_json(self.result).encode()),
         }
 
 
