@@ -17,6 +17,7 @@ from scalecard.hardware.machine import probe
 from scalecard.records.files import is_result_file, load
 from scalecard.records.record import Result
 from scalecard.report import answers
+from scalecard.report.downloads import FIGURES
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "tests/fixtures/measured"  # what two H200s measured, for tests
@@ -92,7 +93,7 @@ def outputs(measured: Iterable[str] = (), *, figures: Iterable[str] = (), export
     """
     measured, here = list(measured), probe().slug
     drawn = {*measured, *figures, *(answers.names() if measured else ())}
-    images = {f"figures/{name}.{suffix}" for name in drawn for suffix in ("svg", "png", "pdf", "csv", "html")}
+    images = {f"figures/{name}.{suffix}" for name in drawn for suffix in (*FIGURES, "html")}
     every = experiments.names()
     files = [*exports.linked(every), *exports.beside(every)] if exported or measured else []
     made = {f"{here}/{name}.json" for name in measured} | images | {f"exports/{here}/{name}" for name in files}
