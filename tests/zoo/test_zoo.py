@@ -39,7 +39,9 @@ def mine(name: str) -> Workload:
 def test_a_model_is_measured_by_what_suits_it(name: str, measured: set[str], said: str) -> None:
     found = outcome(MODELS / f"{name}.py")
     assert set(found.measured) >= measured
-    assert not [record.note for record in found.steps if record.status == "failed"]
+    failed = {record.text("strategy") for record in found.steps if record.status == "failed"}
+    # A model that checkpoints in its own forward does not once it is cut, and less is counted than it does whole.
+    assert failed == ({"model parallel", "our gpipe", "our 1f1b"} if name == "reentrant" else set())
     assert found.note("DDP").startswith(said)
 
 

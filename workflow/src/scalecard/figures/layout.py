@@ -82,12 +82,13 @@ def finish(figure: Figure, footer: Sequence[str] = (), *, column: float | None =
 
     The lines of `footer` are written below. With a `column`, in inches, panels stand below one another in its width.
     """
-    if figure not in _rows:  # made with a layout of its own
+    if figure.axes and figure not in _rows:  # made with a layout of its own
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # or each format would compute the same layout again
         return []
-    rows = _rows[figure] if column is None else [[axes] for row in _rows[figure] for axes in row]
-    across = max(len(row) for row in rows)
+    rows = _rows.get(figure, [])  # of a figure without panels the footer alone is left
+    rows = rows if column is None else [[axes] for row in rows for axes in row]
+    across = max((len(row) for row in rows), default=1)
     width = column or style.WIDTH * max(across, ONE)
     lines = [part for line in footer for part in textwrap.wrap(line, int(LETTERS * width))]
     for text in figure.texts:
