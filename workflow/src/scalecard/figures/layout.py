@@ -23,7 +23,7 @@ from matplotlib.transforms import Bbox
 from scalecard.figures import style
 
 COLUMNS = 2  # of panels
-ONE = 1.25  # widths of a panel, of one that has no other beside it
+ONE = 1.15  # widths of a panel, of one that has no other beside it
 PAD = 0.06  # inches around what a panel shows
 GAP = 11.5  # points from one name of a line to the next
 EDGE = 1.02  # where names begin, in widths of the drawing
