@@ -82,11 +82,11 @@ def finish(figure: Figure, footer: Sequence[str] = (), *, column: float | None =
 
     The lines of `footer` are written below. With a `column`, in inches, panels stand below one another in its width.
     """
-    if figure.axes and figure not in _rows:  # made with a layout of its own
+    if figure not in _rows and (figure.axes or figure.texts):  # made with a layout of its own
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # or each format would compute the same layout again
         return []
-    rows = _rows.get(figure, [])  # of a figure without panels the footer alone is left
+    rows = _rows.setdefault(figure, [])  # of an empty figure the footer alone is shown
     rows = rows if column is None else [[axes] for row in rows for axes in row]
     across = max((len(row) for row in rows), default=1)
     width = column or style.WIDTH * max(across, ONE)
