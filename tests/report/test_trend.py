@@ -259,8 +259,8 @@ def test_a_step_of_some_nights_ago_is_told_with_its_size_its_date_and_the_driver
     nights.keep_all([1.06 * time for time in USUAL], platform="new", machine={**GPUS, "driver": "580.2"})
     found = of_platform(nights.folder("new"))
     series = only_series(found)
-    (own,) = series.since
-    assert (own.night.name, own.nights_ago, own.drift) == (found.nights[14].name, 6, False)
+    (own,) = series.change_points
+    assert (series.alike[own.at], own.drift) == (found.nights[14], False)
     assert own.ratio.value == pytest.approx(1.06, rel=1e-3)
     said = trend.since(series, own)
     assert re.fullmatch(
@@ -268,18 +268,18 @@ def test_a_step_of_some_nights_ago_is_told_with_its_size_its_date_and_the_driver
     )
     assert f"  {said}" in compare_output.trend_output(found, nights=2).text
     (number,) = json.loads(compare_output.trend_output(found, nights=2).json)["numbers"]
-    assert [(change["night"], change["drift"]) for change in number["changes"]] == [(own.night.name, False)]
+    assert [(change["night"], change["drift"]) for change in number["changes"]] == [(found.nights[14].name, False)]
     page = trend.page(found)
     assert (page["worse"], page["since"]) == (1, [f"async timing: {series.label}: {said}"])
 
 
-def test_a_drift_and_an_odd_night_are_told_apart_from_steps(nights: Nights) -> None:
+def test_a_drift_and_an_outlier_are_told_apart_from_steps(nights: Nights) -> None:
     times = [time * (1 + 0.005 * night) for night, time in enumerate([*USUAL, *USUAL])]
     times[5] = 1.4
     nights.keep_all(times)
     series = only_series(of_platform(nights.folder()))
-    assert [night.name for night in series.odd] == [series.points[5][0].name]
-    (own,) = series.since
+    assert series.outliers == [5]
+    (own,) = series.change_points
     assert own.drift
     assert "little by little since 2026-01-02 02:10, 13 nights ago" in trend.since(series, own)
 
@@ -287,4 +287,4 @@ def test_a_drift_and_an_odd_night_are_told_apart_from_steps(nights: Nights) -> N
 def test_a_new_workload_is_no_change_of_the_number(nights: Nights) -> None:
     nights.keep_all(USUAL)
     nights.keep_all([9.0 * time for time in USUAL], spec={"train_images": 5})
-    assert only_series(of_platform(nights.folder())).since == []
+    assert only_series(of_platform(nights.folder())).change_points == []

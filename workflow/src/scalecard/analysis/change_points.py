@@ -28,8 +28,8 @@ CHANCE = 0.05  # that anything is found where nothing changed, over all numbers 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shift:
-    """A change of a time: `at` is the place of the first night after a step, or at which a drift begins.
+class ChangePoint:
+    """A change of a time that stayed: `at` is the place of the first night after a step, or of the first of a drift.
 
     `ratio` is the time after over the time before, of a drift that on its last night over its first.
     """
@@ -52,10 +52,10 @@ def outliers(times: Sequence[float]) -> list[int]:
     return [half + int(place) for place in np.flatnonzero(apart > far)]
 
 
-def shifts(times: Sequence[float], *, margin: float, numbers: int = 1) -> list[Shift]:
+def change_points(times: Sequence[float], *, margin: float, numbers: int = 1) -> list[ChangePoint]:
     """What changed by more than the margin, the oldest first; `numbers` are searched in all, one of which this is."""
-    odd = outliers(times)
-    kept = [place for place in range(len(times)) if place not in odd]
+    left_out = outliers(times)
+    kept = [place for place in range(len(times)) if place not in left_out]
     logs = np.log([times[place] for place in kept])
     ends = [0, *_steps(logs, 0, len(logs), margin, CHANCE / numbers), len(logs)]
     if len(ends) == 2:
@@ -64,7 +64,7 @@ def shifts(times: Sequence[float], *, margin: float, numbers: int = 1) -> list[S
         return [drift]
     groups = [logs[start:end] for start, end in pairwise(ends)]
     return [
-        Shift(at=kept[end], drift=False, ratio=_ratio(before, after))
+        ChangePoint(at=kept[end], drift=False, ratio=_step_ratio(before, after))
         for end, before, after in zip(ends[1:], groups, groups[1:], strict=False)
     ]
 
@@ -86,18 +86,19 @@ def _steps(logs: Logs, start: int, end: int, margin: float, chance: float) -> li
         return []
     place = start + int(firsts[best])
     middle = (logs[start:place].mean() + logs[place:end].mean()) / 2
-    if (logs[place - 1] - middle) * (logs[place] - middle) >= 0:  # one or two odd nights at an end take a third along
+    # One or two outliers at an end would take a usual night along.
+    if (logs[place - 1] - middle) * (logs[place] - middle) >= 0:
         return []
     return [*_steps(logs, start, place, margin, chance), place, *_steps(logs, place, end, margin, chance)]
 
 
-def _ratio(before: Logs, after: Logs) -> Ratio:
+def _step_ratio(before: Logs, after: Logs) -> Ratio:
     """With its 95 % interval, by Student's t of the logarithms."""
     limits = stats.ttest_ind(after, before).confidence_interval(0.95)
-    return _of_logs(after.mean() - before.mean(), limits.low, limits.high)
+    return _ratio_of(after.mean() - before.mean(), limits.low, limits.high)
 
 
-def _drift(logs: Logs, ends: Sequence[int], first: int, margin: float) -> Shift | None:
+def _drift(logs: Logs, ends: Sequence[int], first: int, margin: float) -> ChangePoint | None:
     """A line through all nights, if it explains them better than the steps, of which each has a place and a level."""
     places = np.arange(len(logs))
     line = stats.linregress(places, logs)
@@ -110,10 +111,10 @@ def _drift(logs: Logs, ends: Sequence[int], first: int, margin: float) -> Shift 
     if abs(line.slope * span) < math.log1p(margin):
         return None
     low, high = ((line.slope + sign * error) * span for sign in (-1, 1))
-    return Shift(at=first, drift=True, ratio=_of_logs(line.slope * span, low, high))
+    return ChangePoint(at=first, drift=True, ratio=_ratio_of(line.slope * span, low, high))
 
 
-def _of_logs(value: float, low: float, high: float) -> Ratio:
+def _ratio_of(value: float, low: float, high: float) -> Ratio:
     return Ratio(math.exp(value), Interval(math.exp(low), math.exp(high)))
 
 

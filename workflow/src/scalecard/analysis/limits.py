@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scalecard.analysis import by_key, formatting, published_figures
-from scalecard.analysis.health.verdict import Kind
+from scalecard.analysis.health.verdict import Kind, Verdict
 from scalecard.analysis.platforms import device_name
 from scalecard.analysis.published_figures import GpuSpec, Match
 from scalecard.progress import counted
@@ -303,8 +303,8 @@ def link_kind(result: Result, a: int, b: int) -> str:
 class Judgement:
     """A measured value and what to expect of it: 'normal', 'above the wire', 'above the limit' or one of TROUBLE.
 
-    `devices` and the `kind` of trouble that it would be evidence of, where `health` may know a cause. `shows_in` says
-    of a cause in which other sections it shows.
+    `devices` and the `kind` of trouble that it would be evidence of, where `health` may know a cause. If it is such a
+    cause, it has the `fault`, and `shows_in` says in which other sections that shows.
     """
 
     what: str
@@ -314,6 +314,7 @@ class Judgement:
     advice: str = ""
     kind: Kind = Kind.OTHER
     devices: tuple[int, ...] = ()
+    fault: Verdict | None = None
     shows_in: tuple[str, ...] = ()
 
     @property

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scalecard.analysis import formatting
 from scalecard.records.axes import BASELINE, DTYPES, MEMORY, Case, MemoryKind, rungs_of
 from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import OTHER_RECIPE, SINGLE
+from scalecard.records.strategies import DDP, OTHER_RECIPE, SINGLE
 
 ONE = {"samples": "sample", "tokens": "token"}  # of what a workload counts
 APART = ("default", "no_sync", "all-reduce alone")  # these take DDP's step apart; they are not options
@@ -47,6 +48,20 @@ def _beside(result: Result, step: Record, metric: str, case: Case) -> Record | N
 def single(result: Result, workload: str) -> Record | None:
     """One device alone."""
     return result.find("step_time", workload=workload, strategy=SINGLE.name)
+
+
+def scaling_of_ddp(ddp: Result) -> list[Record]:
+    """The steps of `ddp` that scale, with the axes of `strategies`: the device that trains without DDP, and DDP.
+
+    Options, and what one process does, have rounds of their own.
+    """
+    found = list[Record]()
+    for step in ddp.records:
+        if step.metric == "step_time" and not step.case.keys() & {"option", "strategy"}:
+            strategy = SINGLE if step.case.get("scaling") == "plain" else DDP
+            case = {**step.case, "strategy": strategy.name, "unit": "samples", "units": step.case.get("batch_size")}
+            found.append(replace(step, case=case))
+    return found
 
 
 def repeated(results: Sequence[Result]) -> dict[str, dict[str, Record]]:

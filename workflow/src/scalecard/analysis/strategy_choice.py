@@ -5,7 +5,7 @@ same rounds. Those of two recipes were not, so that drift of the machine comes b
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from scalecard.records import strategies
 from scalecard.records.axes import BASELINE
 from scalecard.records.record import Reason, Record, Result
 from scalecard.records.statistics import Ratio
-from scalecard.records.strategies import DDP, OTHER_RECIPE, SINGLE, Family
+from scalecard.records.strategies import OTHER_RECIPE, SINGLE, Family
 
 FITS, TOO_LARGE, UNABLE, LOST, LATE = "fits", "does not fit", "cannot be used", "failed", "no time"
 COLLAPSED = 0.5  # of a device's full rate
@@ -173,17 +173,13 @@ def _runs(result: Result, workload: str, metric: str) -> list[StrategyRun]:
 @lru_cache(maxsize=4)
 def ddp_runs(result: Result) -> list[StrategyRun]:
     """DDP's scaling in `ddp`, over one device that trains without DDP, as it does in `strategies`."""
-
-    def named(step: Record) -> Record:
-        strategy = SINGLE if step.case.get("scaling") == "plain" else DDP
-        case = {**step.case, "strategy": strategy.name, "unit": "samples", "units": step.case.get("batch_size")}
-        return replace(step, case=case)
-
-    steps = [record for record in result.records if record.metric == "step_time"]
-    alone = {r.case.get("workload"): named(r) for r in result.select("step_time", scaling="plain")}
-    # Options, and what one process does, have rounds of their own.
-    scaling = (step for step in steps if not step.case.keys() & {"option", "strategy"})
-    return [StrategyRun(named(step), alone.get(step.case.get("workload"))) for step in scaling]
+    steps = step_records.scaling_of_ddp(result)
+    alone = {
+        step.case.get("workload"): step
+        for step in steps
+        if step.status == "ok" and step.case["strategy"] == SINGLE.name
+    }
+    return [StrategyRun(step, alone.get(step.case.get("workload"))) for step in steps]
 
 
 def recipe_runs(result: Result, workload: str) -> list[StrategyRun]:

@@ -176,7 +176,7 @@ def trend_output(trend: Trend, *, nights: int) -> Output:
 def _lines(series: Series, nights: int) -> list[str]:
     time = ratio(series)
     lines = ["", f"{series.verdict}  {series.experiment}: {series.label}" + (f", {time}" if time else "")]
-    lines += [f"  {since(series, own)}" for own in series.since]
+    lines += [f"  {since(series, point)}" for point in series.change_points]
     for night, own in series.points[-nights:]:  # -0 is all
         changes = f"  [{'; '.join(changed(night))}]" if night.changes else ""
         lines.append(f"  {formatting.minute(night.finished)}  {with_interval(own)}{changes}")
@@ -195,9 +195,9 @@ def _fields(series: Series) -> dict[str, Any]:
         "interval": ends(row.ratio) if row else None,
         "usual": series.usual,
         "changes": [
-            {"night": own.night.name, "drift": own.drift, "ratio": own.ratio.value, "interval": ends(own.ratio)}
-            for own in series.since
+            {"night": series.alike[p.at].name, "drift": p.drift, "ratio": p.ratio.value, "interval": ends(p.ratio)}
+            for p in series.change_points
         ],
-        "odd_nights": [night.name for night in series.odd],
+        "outliers": [series.alike[place].name for place in series.outliers],
         "values": [{"night": night.name, "value": own.value, "interval": own.interval} for night, own in series.points],
     }

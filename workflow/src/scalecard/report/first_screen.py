@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from scalecard.analysis import by_key, formatting, provenance
-from scalecard.analysis.health.alerts import alerts, cause_of, verdicts
+from scalecard.analysis.health.alerts import cause_of, verdicts
 from scalecard.analysis.health.verdict import EXPERIMENT as HEALTH
 from scalecard.analysis.health.verdict import Place
-from scalecard.analysis.limits import TROUBLE, Judgement
+from scalecard.analysis.limits import Judgement
 from scalecard.analysis.platforms import LeftOut, attempt, nickname
 from scalecard.analysis.setting_gains import ladders
 from scalecard.analysis.slowdowns import slowdowns
@@ -99,21 +99,17 @@ def of(current: Sequence[Section], left_out: list[LeftOut]) -> FirstScreen:
 def _by_cause(current: Sequence[Section]) -> dict[str, list[Judgement]]:
     """What is not as it should be, by experiment: what a fault that health found explains is listed with that."""
     trouble = {section.name: [each for each in section.judgements if each.is_trouble] for section in current}
-    result = next((section.result for section in current if section.name == HEALTH), None)
-    # In the order of health's judgements, which begin with them.
-    faults = [alert for alert in alerts(result) if alert.verdict in TROUBLE] if result else []
-    node = 0 if result and result.environment["nodes"] else None  # that measures what needs one
+    nodes = any(section.result.environment["nodes"] for section in current if section.name == HEALTH)
+    node = 0 if nodes else None  # which measures what needs one
+    health = trouble.get(HEALTH, [])
+    faults = [each.fault for each in health if each.fault]
     shown: list[list[str]] = [[] for _ in faults]
-    for name in trouble.keys() - {HEALTH}:
+    for name in sorted(trouble.keys() - {HEALTH}, key=toc.label):
         causes = [cause_of(faults, j.kind, tuple(Place(node, d) for d in j.devices)) for j in trouble[name]]
         for number in {cause for cause in causes if cause is not None}:
             shown[number].append(f"{toc.label(name)} ({causes.count(number)})")
         trouble[name] = [own for own, cause in zip(trouble[name], causes, strict=True) if cause is None]
-    if result:
-        named = zip(trouble[HEALTH], shown, strict=False)
-        alike = [replace(own, shows_in=tuple(sorted(places))) for own, places in named]
-        trouble[HEALTH] = [*alike, *trouble[HEALTH][len(alike) :]]
-    return trouble
+    return trouble | {HEALTH: [replace(own, shows_in=tuple(places)) for own, places in zip(health, shown, strict=True)]}
 
 
 def _facts(results: Sequence[Result]) -> list[str]:

@@ -13,12 +13,11 @@ from statistics import median
 from typing import Any
 
 from scalecard.analysis import MARGIN_OF_RUNS, by_key, formatting
-from scalecard.analysis.change_points import outliers, shifts
+from scalecard.analysis.change_points import ChangePoint, change_points, outliers
 from scalecard.analysis.compare import VERDICTS, Change, Comparison, Row, changes, compare, different_workload
 from scalecard.progress import counted
 from scalecard.records.files import InvalidResult
 from scalecard.records.record import Record, Result
-from scalecard.records.statistics import Ratio
 from scalecard.report import changes_text, kept_nights
 from scalecard.report.kept_nights import Entry
 from scalecard.report.night_folders import HISTORY, indices
@@ -44,24 +43,10 @@ class Night:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Since:
-    """A number is another one since this night: at once or, by a drift, little by little. `ratio` is that of times."""
-
-    night: Night
-    nights_ago: int
-    drift: bool
-    ratio: Ratio
-
-    @property
-    def slower(self) -> bool:
-        return self.ratio.value > 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class Series:
     """One number over nights, the oldest first. `row` compares the last night with `usual`, if it has this number.
 
-    `since` are its changes over all nights with the last one's workload, and `odd` nights far from their neighbours.
+    `change_points` and `outliers` have places among `alike`, the nights with the last one's workload.
     """
 
     experiment: str
@@ -70,8 +55,9 @@ class Series:
     points: list[tuple[Night, Number]]
     row: Row | None
     usual: float | None
-    since: list[Since]
-    odd: list[Night]
+    alike: list[Night]
+    change_points: list[ChangePoint]
+    outliers: list[int]
 
     @property
     def verdict(self) -> str:
@@ -94,10 +80,10 @@ class Trend:
         return [each for each in self.series if each.verdict == "slower"]
 
     @property
-    def shifted(self) -> list[tuple[Series, Since]]:
-        """The last change of each number, those that made it slower by most first."""
-        found = [(each, each.since[-1]) for each in self.series if each.since]
-        return sorted(found, key=lambda pair: -pair[1].ratio.value)
+    def changed(self) -> list[Series]:
+        """Those that changed and stayed so, first what became slower by most with its last change."""
+        found = [each for each in self.series if each.change_points]
+        return sorted(found, key=lambda each: -each.change_points[-1].ratio.value)
 
 
 def of_platform(platform: Path, *, only: Sequence[str] = (), margin: float = MARGIN_OF_RUNS) -> Trend:
@@ -174,17 +160,11 @@ def _series(
     last = {entry.experiment: entry for entry in ordered}
     alike = {(e.experiment, e.night) for e in ordered if not different_workload(e.spec, last[e.experiment].spec)}
 
-    def changed(experiment: str, own: Sequence[tuple[Night, Number]]) -> dict[str, Any]:
+    def searched(experiment: str, own: Sequence[tuple[Night, Number]]) -> dict[str, Any]:
         same = [(night, number.record.median) for night, number in own if (experiment, night.name) in alike]
         times = [time for _, time in same]
-        found = shifts(times, margin=margin, numbers=len(points))
-        return {
-            "since": [
-                Since(night=same[one.at][0], nights_ago=len(same) - 1 - one.at, drift=one.drift, ratio=one.ratio)
-                for one in found
-            ],
-            "odd": [same[place][0] for place in outliers(times)],
-        }
+        found = change_points(times, margin=margin, numbers=len(points))
+        return {"alike": [night for night, _ in same], "change_points": found, "outliers": outliers(times)}
 
     return [
         Series(
@@ -194,7 +174,7 @@ def _series(
             points=own,
             row=rows.get((experiment, label)),
             usual=median(number.value for _, number in own[-BEFORE - 1 : -1]) if len(own) > 1 else None,
-            **changed(experiment, own),
+            **searched(experiment, own),
         )
         for (experiment, label, unit), own in points.items()
     ]
@@ -282,14 +262,15 @@ def ratio(series: Series) -> str:
     return f"{row.ratio.value:.3f} of the time before{bounds}" + (f"; {changes_text.reason(row)}" if row.among else "")
 
 
-def since(series: Series, own: Since) -> str:
+def since(series: Series, point: ChangePoint) -> str:
     """'-6.5 % (-7.0 % to -6.1 %) since 2026-09-01 02:10, 30 nights ago: driver 570 -> 580', of a rate or of a time."""
-    ratio, power = own.ratio, 1 if series.unit == "s" else -1  # the ratio is that of times
+    ratio, power = point.ratio, 1 if series.unit == "s" else -1  # the ratio is that of times
     assert ratio.interval is not None, "it was fitted"
     value, *ends = (100 * (each**power - 1) for each in (ratio.value, ratio.interval.low, ratio.interval.high))
-    how = "little by little since" if own.drift else "since"
-    why = f": {'; '.join(changed(own.night))}" if own.night.changes and not own.drift else ""
-    at = f"{formatting.minute(own.night.finished)}, {own.nights_ago} nights ago{why}"
+    night, ago = series.alike[point.at], len(series.alike) - 1 - point.at
+    how = "little by little since" if point.drift else "since"
+    why = f": {'; '.join(changed(night))}" if night.changes and not point.drift else ""
+    at = f"{formatting.minute(night.finished)}, {ago} nights ago{why}"
     return f"{value:+.1f} % ({min(ends):+.1f} % to {max(ends):+.1f} %) {how} {at}"
 
 
@@ -316,8 +297,8 @@ def page(trend: Trend) -> dict[str, Any]:
             "Last night": with_interval(each.points[-1][1]),
             "Usually": number(each.usual, each.unit) if each.usual else "",
             "Time against before": ratio(each),
-            "Changed": "; ".join(since(each, own) for own in each.since),
-            "Odd nights": ", ".join(formatting.minute(night.finished) for night in each.odd),
+            "Changed": "; ".join(since(each, point) for point in each.change_points),
+            "Outliers": ", ".join(formatting.minute(each.alike[place].finished) for place in each.outliers),
         }
         for each in worst_first(trend)
     ]
@@ -325,8 +306,8 @@ def page(trend: Trend) -> dict[str, Any]:
         "headline": headline(trend),
         "how_to_read": HOW_TO_READ,
         "slower": [f"{each.experiment}: {each.label}, {ratio(each)}" for each in trend.slower],
-        "since": [f"{_name(each)}: {since(each, own)}" for each, own in trend.shifted],
-        "worse": sum(own.slower for _, own in trend.shifted),
+        "since": [f"{_name(each)}: {since(each, each.change_points[-1])}" for each in trend.changed],
+        "worse": sum(each.change_points[-1].ratio.value > 1 for each in trend.changed),
         "table": Table.of("The last night against the nights before", rows),
         "changes": [
             (formatting.minute(night.finished), "; ".join(changed(night)))

@@ -65,8 +65,9 @@ def _panel(series: Series, axes: Axes) -> None:
         axes.vlines(times, low, high, color=colour, linewidth=1)
     else:
         axes.fill_between(times, low, high, color=colour, alpha=0.25, linewidth=0)
-    first = [place for place, (night, _) in enumerate(series.points) if night in [own.night for own in series.since]]
-    axes.plot([times[n] for n in first], [values[n] for n in first], "v", color=style.PALETTE[1], markersize=6)
+    first = [series.alike[point.at] for point in series.change_points]
+    marks = [place for place, (night, _) in enumerate(series.points) if night in first]
+    axes.plot([times[n] for n in marks], [values[n] for n in marks], "v", color=style.PALETTE[1], markersize=6)
     if series.verdict == "slower":
         axes.plot(times[-1:], values[-1:], "X", color=style.PALETTE[1], markersize=8)
     title = f"{formatting.spaced(series.experiment)}: {series.label} ({unit})"

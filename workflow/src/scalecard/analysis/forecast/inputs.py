@@ -174,17 +174,16 @@ def workloads(results: Mapping[str, Result], devices_per_node: int | None) -> li
 
 
 def _weak_scaling(ddp: Result | None) -> Result | None:
-    """ResNet-18's steps with a whole batch on each device, named as in `strategies`; no smaller ones are timed alone.
+    """ResNet-18's steps with a whole batch on each device; no smaller ones are timed alone.
 
     A textbook's exercise asks for 16 GPUs.
     """
     if ddp is None:
         return None
-    names = {"plain": SINGLE.name, "weak": DDP.name}
     records = [
-        replace(record, case={**record.case, "scaling": "weak", "strategy": names[record.text("scaling")]})
-        for record in ddp.select("step_time", strategy=None)
-        if record.case.get("workload") in RESNET18 and record.case.get("scaling") in names
+        replace(step, case={**step.case, "scaling": "weak"})
+        for step in step_records.scaling_of_ddp(ddp)
+        if step.case.get("workload") in RESNET18 and step.case.get("scaling") in ("plain", "weak")
     ]
     return replace(ddp, records=records) if records else None
 

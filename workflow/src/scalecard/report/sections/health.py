@@ -150,7 +150,12 @@ def judge(result: Result) -> Iterator[Judgement]:
     """Each fault, then what is normal, one row for all that are alike."""
     for alert in alerts(result):
         yield Judgement(
-            what=alert.what, value=alert.value, expectation=alert.normal, verdict=alert.verdict, advice=alert.advice
+            what=alert.what,
+            value=alert.value,
+            expectation=alert.normal,
+            verdict=alert.verdict,
+            advice=alert.advice,
+            fault=alert,
         )
     normal = [verdict for verdict in verdicts(result) if verdict.verdict == "normal" and verdict.share is not None]
     links = (Kind.PAIR, Kind.PCIE_PAIR)
