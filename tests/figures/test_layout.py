@@ -69,8 +69,8 @@ def test_a_value_moves_aside_where_a_mark_would_cross_it() -> None:
     axes.barh([0], [1.0])
     axes.set_xlim(0, 2)
     value = axes.annotate("1.00 ms", (1, 0), (style.BESIDE, 0), textcoords="offset points")
-    layout.of(axes).values.append(value)
-    layout.of(axes).marks.append(1.1)
+    layout.panel_of(axes).values.append(value)
+    layout.panel_of(axes).marks.append(1.1)
     layout.finish(figure)
     assert value.get_window_extent().x0 > axes.transData.transform((1.1, 0))[0]
     plt.close(figure)

@@ -190,13 +190,13 @@ def test_the_summary_and_the_citation_can_be_copied_and_the_table_is_in_the_page
     folder.mkdir(parents=True)
     for name in ("results.csv", "results.parquet", "citation.bib", "summary.md"):
         (folder / name).write_text(f"of {name}, 5 %")
-    summary, citation, table = downloads.held(sorted(folder.iterdir()))
+    summary, citation, table = downloads.embedded(sorted(folder.iterdir()))
     assert (summary.name, summary.label, summary.text) == ("summary.md", "Copy summary", "of summary.md, 5 %")
     assert (citation.name, citation.label, citation.text) == ("citation.bib", "Cite", "of citation.bib, 5 %")
     assert (table.name, table.label, table.text) == ("results.csv.gz", "CSV", "")
     assert urlopen(summary.href).read() == b"of summary.md, 5 %"
     assert gzip.decompress(urlopen(table.href).read()) == b"of results.csv, 5 %"
-    assert downloads.held([]) == []
+    assert downloads.embedded([]) == []
 
 
 def test_what_a_fault_of_health_explains_is_no_warning_of_its_own() -> None:

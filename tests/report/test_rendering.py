@@ -64,8 +64,8 @@ def test_further_packages_of_the_image_are_said_beside_the_locked_software(
 
 def test_a_trace_is_named_by_the_name_that_it_was_written_under(results: list[Result], figures: Path) -> None:
     folder = f"{results[0].platform}/traces/{results[0].experiment}"
-    offered = Downloads(beside={folder: [f"{quote_plus('my_model our 1f1b/2')}.json.gz"]})
-    page = render(results, figures, offered=offered)
+    available = Downloads(files={folder: [f"{quote_plus('my_model our 1f1b/2')}.json.gz"]})
+    page = render(results, figures, available=available)
     assert "<li>my_model our 1f1b/2</li>" in page
     assert f"<code>results/{folder}/</code>: 1 file<" in page
 

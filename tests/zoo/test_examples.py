@@ -35,7 +35,7 @@ def test_an_example_is_short_and_can_be_trained(name: str, tmp_path: Path) -> No
     check(workload)
     found = examined(workload, HOST, 2, 2)
     assert found.lr > 0
-    assert (found.inexact, found.uneven) == (False, False)
+    assert (found.inexact, found.no_mean) == (False, False)
 
 
 def test_the_page_has_its_examples() -> None:

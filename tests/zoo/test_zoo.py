@@ -39,10 +39,11 @@ def mine(name: str) -> Workload:
 def test_a_model_is_measured_by_what_suits_it(name: str, measured: set[str], said: str) -> None:
     found = outcome(MODELS / f"{name}.py")
     assert set(found.measured) >= measured
-    failed = {record.text("strategy") for record in found.steps if record.status == "failed"}
-    # A model that checkpoints in its own forward does not once it is cut, and less is counted than it does whole.
-    assert failed == ({"model parallel", "our gpipe", "our 1f1b"} if name == "reentrant" else set())
+    assert not [record.note for record in found.steps if record.status == "failed"]
     assert found.note("DDP").startswith(said)
+    if name == "reentrant":
+        assert not PIPELINES & set(found.measured)
+        assert found.note("our gpipe").startswith("its forward checkpoints its blocks, which stages would leave out")
 
 
 @pytest.mark.workflow
@@ -88,5 +89,5 @@ def test_lists_of_modules_are_sharded_element_by_element(name: str, units: int) 
 
 
 def test_the_loss_of_padded_sentences_is_seen_to_be_no_mean() -> None:
-    assert examined(mine("padded_language_model"), HOST, 2, 2).uneven
-    assert not examined(mine("module_lists"), HOST, 2, 2).uneven
+    assert examined(mine("padded_language_model"), HOST, 2, 2).no_mean
+    assert not examined(mine("module_lists"), HOST, 2, 2).no_mean

@@ -15,7 +15,7 @@ from scalecard.records.record import Record, Result
 from scalecard.records.statistics import Interval, Ratio
 
 # The ways that textbooks print, each with what is left without its loader.
-AS_PRINTED: dict[str, Way] = {"as printed": "synchronised", "loaded": "resident"}
+WITHOUT_LOADER: dict[str, Way] = {"as printed": "synchronised", "loaded": "resident"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +54,11 @@ class EpochParts:
 
 def epoch_parts(result: Result) -> Iterator[EpochParts]:
     """For each number of devices on which all three were measured, the fewest first."""
-    printed = [record for way in AS_PRINTED for record in result.select("epoch_time", way=way)]
+    printed = [record for way in WITHOUT_LOADER for record in result.select("epoch_time", way=way)]
     for record in sorted(printed, key=lambda each: each.integer("devices")):
         synchronised, resident = (
             result.find("epoch_time", devices=record.case["devices"], way=way)
-            for way in (AS_PRINTED[record.text("way")], "resident")
+            for way in (WITHOUT_LOADER[record.text("way")], "resident")
         )
         if synchronised and resident:
             yield EpochParts(printed=record, synchronised=synchronised, resident=resident)

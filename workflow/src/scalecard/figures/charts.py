@@ -46,7 +46,7 @@ def curves(
     `ticked` asks for ticks at the values of x.
     """
     kinds = _kinds(shown)
-    looks = style.apart(kinds)
+    looks = style.distinct(kinds)
     for order, (kind, (colour, marker, dash)) in enumerate(looks.items()):
         own = sorted((point for point, own_kind in zip(shown, kinds, strict=True) if own_kind == kind), key=_number)
         xs, above = list(map(_number, own)), 3 - order / len(looks)  # the first line lies above the others
@@ -90,7 +90,7 @@ def bars(shown: Sequence[Point], axes: Axes, *, unit: str, **look: Any) -> None:
     legend names. The names of bars say what a label of their axis would.
     """
     rows, kinds, named = list(dict.fromkeys(point.x for point in shown)), _kinds(shown), set[str]()
-    looks = style.apart(kinds)
+    looks = style.distinct(kinds)
     every = list(looks)
     for point, kind in zip(shown, kinds, strict=True):
         height = 0.76 / len(every)
@@ -109,8 +109,8 @@ def bars(shown: Sequence[Point], axes: Axes, *, unit: str, **look: Any) -> None:
         number_axis(axes.xaxis, unit)
         axes.xaxis.set_major_locator(MaxNLocator(3))
         lines = max(map(len, texts))
-        layout.of(axes).legend = len(every) > 1
-        layout.of(axes).height = (
+        layout.panel_of(axes).legend = len(every) > 1
+        layout.panel_of(axes).height = (
             AROUND + LEGEND * (len(every) > 1) + len(rows) * max(BAR * max(len(every), 1.3), ONE_LINE * (lines + 0.4))
         )
     else:
@@ -136,7 +136,7 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
             starts[point.series] += width
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    layout.of(axes).height = AROUND + LEGEND + 1.3 * BAR * len(rows)
+    layout.panel_of(axes).height = AROUND + LEGEND + 1.3 * BAR * len(rows)
     number_axis(axes.xaxis, unit)
     longest = max(starts.values(), default=0.0)
     in_binary = unit == "B" and longest > 0
@@ -144,7 +144,7 @@ def stacks(shown: Sequence[Point], axes: Axes, *, unit: str, hatched: Mapping[st
         MultipleLocator(2.0 ** math.floor(math.log2(longest / 2))) if in_binary else MaxNLocator(4)
     )
     axes.grid(visible=False, axis="y")
-    layout.of(axes).legend = True
+    layout.panel_of(axes).legend = True
 
 
 class LaneSpan(NamedTuple):
@@ -174,17 +174,17 @@ def lanes(
         middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALLEST, "color": LIGHT}
         if one.text:
             inside = axes.text(one.begin + one.seconds / 2, one.device, one.text, **middle)
-            layout.of(axes).inside.append((inside, one.seconds))
+            layout.panel_of(axes).inside.append((inside, one.seconds))
     if measured:
         mark_at(axes, measured, f"measured {formatting.seconds(measured)}")
     for device, note in enumerate(notes):
         beside(axes, end, device, note)
     axes.set_yticks(range(len(notes)), [f"device {device}" for device in range(len(notes))])
-    layout.of(axes).height = AROUND + LEGEND + 1.3 * BAR * len(notes)
+    layout.panel_of(axes).height = AROUND + LEGEND + 1.3 * BAR * len(notes)
     axes.set(ylim=(len(notes) - 0.5, -0.5), **look)
     axes.grid(visible=False, axis="y")
     number_axis(axes.xaxis, "s")
-    layout.of(axes).legend = True
+    layout.panel_of(axes).legend = True
 
 
 def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:
@@ -195,7 +195,7 @@ def mark_rows(axes: Axes, ends: Mapping[int, float]) -> None:
 def beside(axes: Axes, x: float, y: float, text: str) -> None:
     """Right of a mark; spaces would be lost in an SVG."""
     place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-    layout.of(axes).values.append(axes.annotate(text, (x, y), (style.BESIDE, 0), fontsize="small", **place))
+    layout.panel_of(axes).values.append(axes.annotate(text, (x, y), (style.BESIDE, 0), fontsize="small", **place))
 
 
 def ratios(shown: Sequence[Point], axes: Axes) -> None:
@@ -210,10 +210,10 @@ def ratios(shown: Sequence[Point], axes: Axes) -> None:
     axes.axvline(1, color=style.INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(shown)), [str(point.x) for point in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
-    layout.of(axes).height = AROUND + 1.3 * BAR * len(shown)
+    layout.panel_of(axes).height = AROUND + 1.3 * BAR * len(shown)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: formatting.change(value)))
-    layout.of(axes).marks.append(1)
+    layout.panel_of(axes).marks.append(1)
 
 
 def accuracies(result: Result, named: Mapping[str, Record], axes: Axes, *, title: str) -> None:
@@ -242,7 +242,7 @@ def mark_at(axes: Axes, value: float, label: str) -> None:
     axes.axvline(value, color=style.INK, linewidth=1.1, linestyle=":")
     place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
     axes.annotate(label, (value, 1), (0, 2), **place, ha="center", va="bottom", fontsize="small")
-    layout.of(axes).marks.append(value)
+    layout.panel_of(axes).marks.append(value)
 
 
 def number_axis(axis: Axis, unit: str) -> None:
@@ -304,5 +304,5 @@ def heat_map(
     axes.grid(visible=False)
     last = len(ends) - 0.5
     axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal")
-    layout.of(axes).height = style.WIDTH
+    layout.panel_of(axes).height = style.WIDTH
     axes.set(xlabel=f"to {what}", ylabel=f"from {what}", title=title)

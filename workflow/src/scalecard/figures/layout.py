@@ -54,7 +54,7 @@ _panels: "weakref.WeakKeyDictionary[Axes, Panel]" = weakref.WeakKeyDictionary()
 _rows: "weakref.WeakKeyDictionary[Figure, list[list[Axes]]]" = weakref.WeakKeyDictionary()
 
 
-def of(axes: Axes) -> Panel:
+def panel_of(axes: Axes) -> Panel:
     """What is known of this panel, to be added to."""
     return _panels.setdefault(axes, Panel())
 
@@ -66,7 +66,7 @@ def panels(count: int, *, wide: bool = False) -> tuple[Figure, list[Axes]]:
     single = shown[: max(1, count)]
     rows = [single[place : place + COLUMNS] for place in range(0, len(single), COLUMNS)]
     for axes in shown[len(single) :]:
-        of(axes).wide = True
+        panel_of(axes).wide = True
         rows.append([axes])
     _rows[figure] = rows
     return figure, shown
@@ -74,7 +74,7 @@ def panels(count: int, *, wide: bool = False) -> tuple[Figure, list[Axes]]:
 
 def name_line_end(axes: Axes, x: float | None, y: float, text: str, colour: str) -> None:
     """Remember the end of a line, at the panel's edge without `x`; `finish` writes its name beside it."""
-    of(axes).ends.append((x, y, text, colour))
+    panel_of(axes).ends.append((x, y, text, colour))
 
 
 def finish(figure: Figure, footer: Sequence[str] = (), *, column: float | None = None) -> list[Bbox]:
@@ -93,7 +93,7 @@ def finish(figure: Figure, footer: Sequence[str] = (), *, column: float | None =
     lines = [part for line in footer for part in textwrap.wrap(line, int(LETTERS * width))]
     for text in figure.texts:
         text.remove()  # the footer of another width
-    heights = [max(of(axes).height for axes in row) for row in rows]
+    heights = [max(panel_of(axes).height for axes in row) for row in rows]
     top = sum(heights) + FOOT_LINE * len(lines) + PAD * bool(lines)
     figure.set_size_inches(width, top)
     if lines:
@@ -103,7 +103,7 @@ def finish(figure: Figure, footer: Sequence[str] = (), *, column: float | None =
     for row, height in zip(rows, heights, strict=True):
         top -= height
         for place, axes in enumerate(row):
-            own = width if of(axes).wide else width / across
+            own = width if panel_of(axes).wide else width / across
             boxes.append(Bbox.from_bounds(place * own, top, own, height))
             _fit(axes, boxes[-1].padded(-PAD), renderer)
     return boxes
@@ -111,7 +111,7 @@ def finish(figure: Figure, footer: Sequence[str] = (), *, column: float | None =
 
 def _fit(axes: Axes, box: Bbox, renderer: RendererBase) -> None:
     """Make the drawing as large as the box, in inches, allows with its title, ticks, labels, names and legend."""
-    figure, panel = axes.get_figure(root=True), of(axes)
+    figure, panel = axes.get_figure(root=True), panel_of(axes)
     assert isinstance(figure, Figure)
     dpi, inner = figure.dpi, Bbox(box.get_points() * figure.dpi)
     above = TITLE + ABOVE * bool(panel.marks)
@@ -157,7 +157,7 @@ def _wrap(text: Text, width: float, renderer: RendererBase) -> None:
 
 def _legend(axes: Axes, box: Bbox, renderer: RendererBase) -> float:
     """At the bottom of the box, without repeated entries, in as few rows as fit; returns its height in inches."""
-    if not of(axes).legend:
+    if not panel_of(axes).legend:
         return 0.0
     handles, labels = axes.get_legend_handles_labels()
     unique, figure = dict(zip(labels, handles, strict=True)), axes.get_figure(root=True)
@@ -202,7 +202,7 @@ def _thin(axis: Axis) -> None:
 
 def _place_names(axes: Axes) -> None:
     """Write the names right of the panel, each joined to its line's end; again if the panel has another size."""
-    panel, to_share = of(axes), axes.transData + axes.transAxes.inverted()
+    panel, to_share = panel_of(axes), axes.transData + axes.transAxes.inverted()
     ends = [(axes.get_xlim()[1] if x is None else x, y, text, colour) for x, y, text, colour in panel.ends]
     for x, y, text, colour in ends[len(panel.names) :]:
         arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 0}
@@ -240,7 +240,7 @@ def moved_apart(heights: Sequence[float], gap: float) -> list[float]:
 
 def _beside_marks(axes: Axes, renderer: RendererBase) -> None:
     """Move values to the right of a mark that would cross them."""
-    panel, figure = of(axes), axes.get_figure(root=True)
+    panel, figure = panel_of(axes), axes.get_figure(root=True)
     assert isinstance(figure, Figure)
     points = figure.dpi / 72
     marks = sorted(float(axes.transData.transform((x, 0))[0]) for x in panel.marks)

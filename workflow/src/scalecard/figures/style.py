@@ -94,7 +94,7 @@ def marker(label: str) -> str:
     return _platforms[label].marker if label in _platforms else MARKERS[FIXED.get(label, 0)]
 
 
-def apart(labels: Iterable[str]) -> dict[str, Look]:
+def distinct(labels: Iterable[str]) -> dict[str, Look]:
     """A look for each label of a panel, in their order: its own if it has one, and no two alike while looks last."""
     every, taken = list(dict.fromkeys(labels)), dict[str, int]()
     for label in sorted(every, key=lambda label: label not in FIXED):

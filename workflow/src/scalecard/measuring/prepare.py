@@ -40,10 +40,11 @@ def prepared(variants: Sequence[Variant], bench: Bench) -> list[Timing]:
         return [Timing(variant=variant, left_out=LEFT_OUT) for variant in variants]
     timings = [Timing(variant=variant) for variant in variants]
     for timing in timings:
-        if before := bench.ranks.failed.get(timing.variant.name):
+        named = f"{timing.variant.name}, {timing.variant.case}"  # a launch may have variants of this name of two models
+        if before := bench.ranks.failed.get(named):
             timing.fail(*before)
             continue
-        bench.ranks.begin(timing.variant.name)
+        bench.ranks.begin(named)
         with caught(on_failure=timing.fail, alone=bench.ranks.alone), bench.naming_faults(timing.variant.place):
             timing.prepared = _prepared(timing.variant, bench)
     bench.ranks.begin("")

@@ -37,15 +37,15 @@ class Download:
 class Downloads:
     """What the page holds; the names of the files beside it, by folder; and the name of the archive that has them."""
 
-    held: Sequence[Download] = ()
-    beside: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    embedded: Sequence[Download] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     archive: str = ""
 
 
 NO_DOWNLOADS = Downloads()
 
 
-def held(exports: Sequence[Path]) -> list[Download]:
+def embedded(exports: Sequence[Path]) -> list[Download]:
     """Those of the exported files that are in the page; the table is compressed, and report.js unpacks it."""
     by_name = {path.name: path for path in exports}
     texts = {name: by_name[name].read_text("utf-8") for name in COPIED if name in by_name}
@@ -75,11 +75,11 @@ def by_folder(paths: Iterable[Path], report: Path) -> dict[str, list[str]]:
     return {folder.as_posix(): [path.name for path in own] for folder, own in groupby(inside, lambda path: path.parent)}
 
 
-def write_archive(archive: Path, report: Path, beside: Mapping[str, Sequence[str]]) -> None:
+def write_archive(archive: Path, report: Path, files: Mapping[str, Sequence[str]]) -> None:
     """Write the report and the files beside it to one file, in which they are in one folder. May raise CannotWrite."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as made:
-        for path in [report, *(report.parent / folder / name for folder, names in beside.items() for name in names)]:
+        for path in [report, *(report.parent / folder / name for folder, names in files.items() for name in names)]:
             entry = zipfile.ZipInfo(f"scalecard/{path.relative_to(report.parent).as_posix()}", EARLIEST)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_STORED if path.suffix in COMPRESSED else zipfile.ZIP_DEFLATED

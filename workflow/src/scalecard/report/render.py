@@ -138,7 +138,7 @@ def write(
         show=show,
         left_out=left_out,
         history=history,
-        offered=Downloads(downloads.held(there), beside, archive.name if archive else ""),
+        available=Downloads(downloads.embedded(there), beside, archive.name if archive else ""),
         settings=settings,
     )
     write_atomically(output, text)
@@ -154,14 +154,14 @@ def render(
     show: Sequence[str] | None = None,
     left_out: list[LeftOut] | None = None,
     history: Sequence[Path] = (),
-    offered: Downloads = NO_DOWNLOADS,
+    available: Downloads = NO_DOWNLOADS,
     settings: Settings = NO_SETTINGS,
 ) -> str:
     """The report; the first result's platform is the current one, and `show` names the platforms to draw.
 
     `figures` is the folder of the figures' panels. To `left_out` is added what cannot be said or was not drawn.
-    `history` are the indices of kept nights, `offered` is to be saved, `settings` are those of answers. ValueError: one
-    platform, different hardware. InvalidResult: nothing can be said of the current one.
+    `history` are the indices of kept nights, `available` what can be saved, and `settings` those of answers.
+    ValueError: one platform, different hardware. InvalidResult: nothing can be said of the current one.
     """
     refuse_mixed_machines(results, "results")
     left_out = [] if left_out is None else left_out
@@ -182,8 +182,8 @@ def render(
         "matrix": [_matrix_row(name, platforms, own) for name, own in by_name.items()],
         "others": others_table(brief, list(by_name)),
         "trend": _trend(history, figures, platforms[0]) if history else None,
-        "downloads": offered,
-        "sections": {name: _section(own, figures, platforms[0], offered, left_out) for name, own in by_name.items()},
+        "downloads": available,
+        "sections": {name: _section(own, figures, platforms[0], available, left_out) for name, own in by_name.items()},
     }
     return pages.render("report.html.j2", left_out=by_reason(left_out), **values)
 
@@ -276,7 +276,7 @@ def leading(current: Sequence[Section | Answer], most: int = NUM_LEADING) -> lis
 
 
 def _section(
-    own: Sequence[Section], figures: Path, current: str, offered: Downloads, left_out: list[LeftOut]
+    own: Sequence[Section], figures: Path, current: str, available: Downloads, left_out: list[LeftOut]
 ) -> dict[str, Any]:
     """One experiment on every platform, for the template, which shows of the first one what is in its section."""
     name, results = own[0].name, [s.result for s in own]
@@ -307,7 +307,7 @@ def _section(
         "method": section.method(name),
         "settings": [(own[0].platform, {k: v for k, v in results[0].spec.items() if k not in NOT_SHOWN})],
         "traces": [
-            unquote_plus(Path(Path(file).stem).stem) for file in offered.beside.get(f"{current}/traces/{name}", ())
+            unquote_plus(Path(Path(file).stem).stem) for file in available.files.get(f"{current}/traces/{name}", ())
         ],
         "raw": [s.raw for s in own if s.platform == current],
         "raw_elsewhere": [file_of(s.result) for s in own if s.platform != current],

@@ -42,7 +42,7 @@ class Workload:
 
     With `exact`, in float64, without dropout and with batch normalisation in eval mode: what equality is proven on.
     Without, as it is timed; a model that draws random numbers is then proven in eval mode as well (`frozen`). One that
-    is `inexact` cannot compute in float64. If it is `uneven`, its loss is no mean over samples: that of shares is
+    is `inexact` cannot compute in float64. If it is `no_mean`, its loss is no mean over samples: that of shares is
     another. `part` is which of how many equal shares of a batch it has: a rank's. `each` is how many samples a device
     holds, as far as is known; 0: any. With `device_only`, the host does not compute what a device cannot hold.
 
@@ -59,7 +59,7 @@ class Workload:
     exact: bool = False
     frozen: bool = False
     inexact: bool = False
-    uneven: bool = False
+    no_mean: bool = False
     part: tuple[int, int] = (0, 1)
     device_only: bool = False
     varies: bool = False
@@ -292,7 +292,7 @@ class Workload:
         self, sizes: tuple[int, ...], num_steps: int, exactly: bool, nudge: float, scored: bool, device: torch.device
     ) -> reference.Plain:
         model = self.as_reference.network(device)
-        if self.each and not self.uneven and self.divisible(model):
+        if self.each and not self.no_mean and self.divisible(model):
             sizes = tuple(piece for size in sizes for piece in nested.sizes(size, self.each))
         return self._train(model, self.steps(sizes, num_steps, exactly, device), exactly, nudge, scored)
 

@@ -17,6 +17,7 @@ round; with an odd number of nodes, one rests in each round.
     round 0    0-3  1-2        round 1    0-2  3-1        round 2    0-1  2-3
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -62,9 +63,9 @@ def subject(ctx: RankContext, collective: str, size: int) -> Subject:
 
 def gradients_alone(ctx: RankContext, name: str, parameters: Sequence[Tensor], *, bucket_bytes: int) -> Subject:
     """The exchange of a model's gradients in buckets, and nothing else: what DDP could hide behind backward at best."""
-    # In float32, whatever they are: as many bytes, rounded up, whose sums can be proven.
-    flat = torch.zeros(-(-sum(p.nbytes for p in parameters) // 4), device=ctx.device)
-    num_bytes = 4 * -(-sum(p.nbytes for p in parameters) // 4)
+    # As many bytes, rounded up, in float32, whose sums can be proven, whatever the parameters are.
+    num_bytes = 4 * math.ceil(sum(p.nbytes for p in parameters) / 4)
+    flat = torch.zeros(num_bytes // 4, device=ctx.device)
     buckets = flat.split(bucket_bytes // flat.element_size())
 
     def work() -> None:

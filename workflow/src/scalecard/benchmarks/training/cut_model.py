@@ -31,6 +31,10 @@ Model = Literal["resnet50", "resnet26_quarter"]
 # In each layer.
 BOTTLENECKS: Mapping[str, tuple[int, ...]] = {"resnet50": (3, 4, 6, 3), "resnet26_quarter": (2, 2, 2, 2)}
 TEXTBOOK, BALANCED = "after layer2", "balanced"  # cuts
+RECOMPUTES = (
+    "its forward checkpoints its blocks, which stages would leave out: checkpoint within the blocks, or set"
+    " recipe.checkpointing"
+)
 
 
 def cut(workload: Workload, cuts: Cuts) -> tuple[nn.Module, list[nn.Module]]:
@@ -111,6 +115,8 @@ def _operations(workload: Workload) -> list[float]:
     tensors = isinstance(value, Tensor) and isinstance(whole, Tensor)
     if not (tensors and value.shape == whole.shape and torch.allclose(value, whole)):
         raise CannotBe(unlike)
+    if flops(lambda: value.sum().backward()) != flops(lambda: whole.sum().backward()):
+        raise CannotBe(RECOMPUTES)
     return [max(one, 1e-3 * sum(counted) / len(counted)) for one in counted]
 
 

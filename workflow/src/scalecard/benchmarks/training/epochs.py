@@ -30,7 +30,7 @@ from scalecard.workloads.nested import sizes
 from scalecard.workloads.workload import Workload
 
 # The textbooks': d2l's get_dataloader_workers() says 4; the rest is PyTorch's default.
-AS_PRINTED = Loading(workers=4, prefetch=2, persistent=False)
+TEXTBOOK_LOADING = Loading(workers=4, prefetch=2, persistent=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Loaded(datasets.Split):
     def batches(self, batch_size: int, generator: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Those of resident images in the order that is drawn, bit for bit; its processes end with the last one."""
         assert generator is not None, "a loader that trains shuffles"
-        feed = Feed(self._one_by_one, Shuffled(len(self), batch_size, generator), AS_PRINTED)
+        feed = Feed(self._one_by_one, Shuffled(len(self), batch_size, generator), TEXTBOOK_LOADING)
         for images, labels in feed.take():
             count("loaded samples", len(labels))
             yield images, labels

@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from scalecard.benchmarks.training.strategy import UNEVEN, CannotBe, References, Setting, StrategyBuilder
+from scalecard.benchmarks.training.strategy import BEYOND_ROUNDING, CannotBe, References, Setting, StrategyBuilder
 from scalecard.distributed.context import RankContext
 from scalecard.hardware.devices import Device
 from scalecard.hardware.failures import empty_cache, first_line, in_one_line, reason_of
@@ -233,9 +233,9 @@ def tried(
     norm = at.workload.recipe.clip
     notes = [AS_TIMED] * proof.out_of_memory + [f"clipped to a norm of {norm:.3g}"] * bool(norm)
     notes += [said for said in (strategy.note, strategy.remark(at)) if said]
-    if exact and at.workload.uneven and not proof.out_of_memory:
+    if exact and at.workload.no_mean and not proof.out_of_memory:
         apart = trials.references.apart(small.workload, _averaged(strategy, small))
-        notes += [NO_MEAN.format(apart)] * (apart > UNEVEN)
+        notes += [NO_MEAN.format(apart)] * (apart > BEYOND_ROUNDING)
     return Fitting(strategy, variant, trial, proof, tuple(notes))
 
 

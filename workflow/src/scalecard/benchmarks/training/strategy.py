@@ -29,7 +29,7 @@ from scalecard.workloads.workload import Workload
 
 STEP, LOCAL, UPDATE = "step_time", "local_time", "update_time"
 UNSYNCHRONISED, EXCHANGE = "unsynchronised_time", "exchange_time"
-UNEVEN = 1e-6  # of a gradient, that no rounding explains: also where a model computes in float32 inside of float64
+BEYOND_ROUNDING = 1e-6  # of a gradient, also where a model computes in float32 inside of float64
 CHECKED_EACH = 2  # samples of every device on which equality is proven
 
 
@@ -85,7 +85,7 @@ class References:
     def at(self, workload: Workload, parts: Sequence[int]) -> Callable[[], Trained | Change]:
         """After so many samples at a time; in float64 that makes no difference, if the loss is a mean over samples."""
         whole = (workload.batch_size // workload.shares,) * workload.shares
-        return partial(self.wanted, workload, whole if workload.exact and not workload.uneven else tuple(parts))
+        return partial(self.wanted, workload, whole if workload.exact and not workload.no_mean else tuple(parts))
 
     def _wanted(self, workload: Workload, parts: tuple[int, ...]) -> Trained | Change:
         plain = partial(workload.plain, self.device, parts, self.times(workload))

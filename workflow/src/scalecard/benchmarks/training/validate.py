@@ -21,7 +21,7 @@ from scalecard.benchmarks.training.not_a_workload import (
     naming_errors,
     where_it_raised,
 )
-from scalecard.benchmarks.training.strategy import CHECKED_EACH, UNEVEN, References
+from scalecard.benchmarks.training.strategy import BEYOND_ROUNDING, CHECKED_EACH, References
 from scalecard.measuring.proof import MOVED, TOLERANCE, largest_difference
 from scalecard.measuring.shared_decisions import decided
 from scalecard.workloads import recipe as recipes
@@ -257,8 +257,8 @@ def _examined(workload: Workload, device: torch.device, num_steps: int, num_devi
             clip = _limit(workload.recipe.clip, [one.as_reference for one in tried], device)
             plain = [replace(one, recipe=Recipe(one.recipe.optimizer, clip=clip)) for one in tried]
             lr, inexact = _rate(plain, device, num_steps), small not in tried
-            uneven = not inexact and _is_uneven(plain[0], device)
-            return {"lr": lr, "frozen": frozen, "inexact": inexact, "uneven": uneven, "clip": clip}
+            no_mean = not inexact and _is_no_mean(plain[0], device)
+            return {"lr": lr, "frozen": frozen, "inexact": inexact, "no_mean": no_mean, "clip": clip}
         except NotAWorkload:
             raise
         except Exception as error:  # of the user's code, or of PyTorch, in float64 or in either precision
@@ -279,10 +279,10 @@ def _check_eval_mode(workload: Workload) -> None:
         raise NotAWorkload(workload, DRAWS)
 
 
-def _is_uneven(small: Workload, device: torch.device) -> bool:
+def _is_no_mean(small: Workload, device: torch.device) -> bool:
     """Whether the mean of the losses of shares trains another model than the loss of the whole batch."""
     each = CHECKED_EACH if small.batch_size > CHECKED_EACH else 1
-    return References(device, 1).apart(small, (each,) * (small.batch_size // each)) > UNEVEN
+    return References(device, 1).apart(small, (each,) * (small.batch_size // each)) > BEYOND_ROUNDING
 
 
 def _rate(loads: Sequence[Workload], device: torch.device, num_steps: int) -> float:

@@ -68,7 +68,7 @@ def plot(results: Sequence[Result]) -> Figure:
         values = {pair: rate.value for pair, rate in links.items()}
         charts.heat_map(values, axes, odd=_odd(links), width=MAP, what=what, title=title)
     _draw_strips(strips, panels[len(maps)], alone=not pairs)
-    layout.of(panels[len(maps)]).height = max(2.4, ROW * len(strips) + 1.1)
+    layout.panel_of(panels[len(maps)]).height = max(2.4, ROW * len(strips) + 1.1)
     if maps:
         _draw_collectives(results, panels[-1])
     return figure
@@ -123,7 +123,7 @@ def _draw_strips(strips: Strips, axes: Axes, *, alone: bool) -> None:
     axes.set_yticks(range(len(strips)), strips, fontsize=charts.SMALLEST)
     if not alone:
         axes.axvline(100 * NOTABLE, color=style.INK, linewidth=0.8, linestyle="--")
-        layout.of(axes).legend = True
+        layout.panel_of(axes).legend = True
 
 
 def _draw_collectives(results: Sequence[Result], axes: Axes) -> None:
