@@ -4,7 +4,7 @@
     make zoo ARGS="padded_language_model"  # some, by the names of their files
 
 The files are those of tests/zoo/models and of tests/benchmarks/training/of_others. It fails if one is neither measured
-by data parallelism nor refused with a reason, or if what fails takes with it what others measured.
+by data parallelism nor refused with a reason.
 """
 
 import json
@@ -38,10 +38,6 @@ class Outcome:
     @property
     def lines(self) -> int:
         return len(self.path.read_text().splitlines())
-
-    def of(self, status: str) -> list[str]:
-        """The strategies that ended so."""
-        return [record.text("strategy") for record in self.steps if record.status == status and record.note]
 
     @property
     def measured(self) -> list[str]:
