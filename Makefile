@@ -103,7 +103,7 @@ faults: $(VENV)/testing
 pretended: $(VENV)/testing
 	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/pretended_gpus/run.py $(ARGS)
 
-# Models of many kinds, by every strategy on two CPU ranks; half an hour. ARGS="teacher detection": some of them.
+# Models of many kinds, by every strategy on two CPU ranks; five minutes. ARGS="teacher detection": some of them.
 zoo: $(VENV)/testing
 	$(RUN) PYTHONPATH="$(CURDIR)/tests" python tests/zoo/run.py $(ARGS)
 
